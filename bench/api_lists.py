@@ -45,7 +45,7 @@ TARGET_MS = 50.0
 
 def build_fleet(nodes: int) -> tuple[StateSnapshot, ReportRegistry]:
     """A fleet at work."""
-    roster, records, findings = ReportRegistry(), {}, {}
+    registry, records, findings = ReportRegistry(), {}, {}
     for n in range(nodes):
         name, named = f"gpu-{n:05d}", "wide" if n < nodes // 6 else f"job-{n // 100}"
         ranks = tuple(
@@ -65,12 +65,12 @@ def build_fleet(nodes: int) -> tuple[StateSnapshot, ReportRegistry]:
             gpus=devices,
             ranks=ranks,
         )
-        roster.take(said, NOW)
+        registry.take(said, NOW)
         records[name] = NodeRecord(node=name, jobs=(JobRef(named, 1),))
         for i in range(2 if n % 10 == 0 else 0):
             found = _finding(name, Component(ComponentKind.GPU, f"GPU-{n}-{i}"))
             findings[found.id] = found
-    return StateSnapshot(nodes=records, findings=findings, incidents={}, actions={}, holds={}), roster
+    return StateSnapshot(nodes=records, findings=findings, incidents={}, actions={}, holds={}), registry
 
 
 def _finding(node: str, about: Component) -> Finding:
@@ -109,10 +109,10 @@ def with_incidents(snapshot: StateSnapshot, count: int) -> StateSnapshot:
     return msgspec.structs.replace(snapshot, incidents=incidents, findings=facts)
 
 
-def build_overview(settings: DecisionSettings, snapshot: StateSnapshot, roster: ReportRegistry) -> OverviewView:
+def build_overview(settings: DecisionSettings, snapshot: StateSnapshot, registry: ReportRegistry) -> OverviewView:
     """What `GET /v1/overview` makes of it, but for what it asks the database."""
     rules = settings.policy.by_name
-    seen = status_view("c", "1", settings, snapshot, roster, NOW)
+    seen = status_view("c", "1", settings, snapshot, registry, NOW)
     incidents = overview_views.order_worst_incidents(snapshot)
     told = incidents[:20]
     return OverviewView(
@@ -120,39 +120,39 @@ def build_overview(settings: DecisionSettings, snapshot: StateSnapshot, roster: 
             msgspec.structs.replace(seen, blocked=tuple(overview_views.order_blocked_reasons(seen.blocked, incidents)))
         ),
         incidents=overview_views.incident_overviews(told, snapshot, {}, rules),
-        nodes=overview_views.incident_node_views(told, snapshot, roster, NOW),
+        nodes=overview_views.incident_node_views(told, snapshot, registry, NOW),
         awaiting=tuple(awaiting_views(snapshot, rules, lambda _: {})),
         cordoned=overview_views.operator_cordoned_nodes(snapshot),
-        untended=overview_views.unhealthy_unassigned_nodes(snapshot, roster, NOW),
-        heard=overview_views.report_freshness_view(snapshot, roster, NOW),
+        untended=overview_views.unhealthy_unassigned_nodes(snapshot, registry, NOW),
+        heard=overview_views.report_freshness_view(snapshot, registry, NOW),
     )
 
 
-def _told(settings: DecisionSettings, snapshot: StateSnapshot, roster: ReportRegistry) -> bytes:
-    return msgspec.json.encode(build_overview(settings, snapshot, roster))
+def _told(settings: DecisionSettings, snapshot: StateSnapshot, registry: ReportRegistry) -> bytes:
+    return msgspec.json.encode(build_overview(settings, snapshot, registry))
 
 
 def main() -> int:
     """Measure every list and print a table."""
     nodes = int(sys.argv[1]) if len(sys.argv) > 1 else 12_500
-    snapshot, roster = build_fleet(nodes)
+    snapshot, registry = build_fleet(nodes)
     settings = DecisionSettings(load_policy([SHIPPED]), Mode.ACT, IsolationBudget())
     encode = msgspec.json.encode
     asked: dict[str, Callable[[], bytes]] = {
-        "status": lambda: encode(status_view("c", "1", settings, snapshot, roster, NOW)),
+        "status": lambda: encode(status_view("c", "1", settings, snapshot, registry, NOW)),
         **{
-            f"overview, {count} open": partial(_told, settings, with_incidents(snapshot, count), roster)
+            f"overview, {count} open": partial(_told, settings, with_incidents(snapshot, count), registry)
             for count in (0, 30, 600)
         },
-        "jobs": lambda: encode(JobList(NOW, list_job_views(snapshot, roster))),
-        "jobs/wide": lambda: encode(find_job_view(snapshot, roster, "wide")),
-        "gpus?limit=1000": lambda: encode(GpuList(NOW, list_gpu_views(snapshot, roster, NOW, "*", NOWHERE, 1000))),
+        "jobs": lambda: encode(JobList(NOW, list_job_views(snapshot, registry))),
+        "jobs/wide": lambda: encode(find_job_view(snapshot, registry, "wide")),
+        "gpus?limit=1000": lambda: encode(GpuList(NOW, list_gpu_views(snapshot, registry, NOW, "*", NOWHERE, 1000))),
         "gpus?node=gpu-*99": lambda: encode(
-            GpuList(NOW, list_gpu_views(snapshot, roster, NOW, "gpu-*99", NOWHERE, 1000))
+            GpuList(NOW, list_gpu_views(snapshot, registry, NOW, "gpu-*99", NOWHERE, 1000))
         ),
-        "nodes?limit=1000": lambda: encode(node_list_view(snapshot, roster, NOW, "", 1000)),
+        "nodes?limit=1000": lambda: encode(node_list_view(snapshot, registry, NOW, "", 1000)),
         "lemons": lambda: encode(LemonList(list_lemon_views(snapshot))),
-        "stragglers": lambda: encode(StragglerList(list_straggler_views(snapshot, roster))),
+        "stragglers": lambda: encode(StragglerList(list_straggler_views(snapshot, registry))),
     }
     print(f"{nodes} nodes, {nodes * GPUS} ranks, {len(snapshot.findings)} findings; CPU time, median of {TIMES}")
     slowest = 0.0

@@ -90,7 +90,7 @@ def run_day(ask: Ask) -> Day:
     for item in faults:
         rehearsal.run(item.at)
         before = time.process_time()
-        rehearsal.tell(item)
+        rehearsal.submit(item)
         slowest = max(slowest, time.process_time() - before)
         isolated = max(isolated, len(rehearsal.state.held))
     rehearsal.run(EPOCH_S + DAY_S)
@@ -120,7 +120,7 @@ def large_job(nodes: int) -> float:
 
 
 def _leave(rehearsal: SimulatedCluster) -> None:
-    rehearsal.tell(_reported(_name(0), CAUSES[0], 0, rehearsal.now + 1.0))
+    rehearsal.submit(_reported(_name(0), CAUSES[0], 0, rehearsal.now + 1.0))
     rehearsal.run(rehearsal.now + LEAVES_WITHIN_S)
     assert not rehearsal.state.nodes[_name(0)].jobs, "the job never left"
 
@@ -141,14 +141,14 @@ def _learn(rehearsal: SimulatedCluster, nodes: int, job_of: Callable[[int], JobR
         name: NodeLocation(rack=f"r{n // RACK_NODES}", switch=f"s{n // SWITCH_NODES}", driver="570.1", image="a")
         for n, name in enumerate(names)
     }
-    rehearsal.tell(TopologyObserved(at=EPOCH_S, source=FILE, places=standing))
+    rehearsal.submit(TopologyObserved(at=EPOCH_S, source=FILE, places=standing))
     for number, name in enumerate(names):
-        rehearsal.tell(FindingsReported(at=EPOCH_S, node=name, boot_id="b", active=()))
-        rehearsal.tell(
+        rehearsal.submit(FindingsReported(at=EPOCH_S, node=name, boot_id="b", active=()))
+        rehearsal.submit(
             InventoryChanged(at=EPOCH_S, node=name, products=("NVIDIA H100 80GB HBM3",), driver="570.1", image="a")
         )
         if (job := job_of(number)) is not None:
-            rehearsal.tell(PlacementChanged(at=EPOCH_S, node=name, jobs=(job,)))
+            rehearsal.submit(PlacementChanged(at=EPOCH_S, node=name, jobs=(job,)))
 
 
 def _job_of(number: int) -> JobRef | None:
@@ -201,12 +201,12 @@ def _burst(rehearsal: SimulatedCluster, ask: Ask) -> None:
     """So many neighbours lose a GPU within a minute: a row without power, say."""
     begin = rehearsal.now + 1.0
     for number in range(ask.burst):
-        rehearsal.tell(_reported(_name(number), CAUSES[0], 10**6 + number, begin + number * BURST_S / ask.burst))
+        rehearsal.submit(_reported(_name(number), CAUSES[0], 10**6 + number, begin + number * BURST_S / ask.burst))
 
 
 def _ticks(rehearsal: SimulatedCluster) -> None:
     for _ in range(TICKS_TIMED):
-        rehearsal.tell(Tick(at=rehearsal.now + 0.25))
+        rehearsal.submit(Tick(at=rehearsal.now + 0.25))
 
 
 def _name(number: int) -> str:

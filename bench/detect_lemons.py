@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from bench import lemon_fleets as fleets
 from bench.lemon_fleets import Fleet, Shape
-from remediator.detection.lemons import DAY_S, Advice, Judged, Kind, judge
+from remediator.detection.lemons import DAY_S, Advice, Judged, Kind, judge_lemons
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
@@ -88,8 +88,8 @@ def by_multiplier(seeds: int) -> None:
         plain = [fleets.counts_only(seed, shape) for seed in range(seeds)]
         rich = [fleets.with_evidence(seed, shape) for seed in range(seeds)]
         lemons = [fleet.lemon for fleet in plain]
-        by_counts = [judge(fleet.history, fleet.as_of) for fleet in plain]
-        by_more = [judge(fleet.history, fleet.as_of) for fleet in rich]
+        by_counts = [judge_lemons(fleet.history, fleet.as_of) for fleet in plain]
+        by_more = [judge_lemons(fleet.history, fleet.as_of) for fleet in rich]
         ours, more = ([one.probability for one in told] for told in (by_counts, by_more))
 
         def at(scores: Sequence[Floats], least: float, truth: Sequence[Flags] = tuple(lemons)) -> list[float]:
@@ -135,10 +135,10 @@ def in_scenarios(seeds: int) -> None:
     print("|---|---:|---:|---:|---:|---:|---:|---:|---:|")
     for name, make in SCENARIOS:
         clean = [make(seed, Shape(share=0.0)) for seed in range(seeds)]
-        wrong = [float((judge(fleet.history, fleet.as_of).probability > 0.5).sum()) for fleet in clean]
+        wrong = [float((judge_lemons(fleet.history, fleet.as_of).probability > 0.5).sum()) for fleet in clean]
         naive = [float((count_failures(fleet) >= 3).sum()) for fleet in clean]
         sour = [make(seed, Shape()) for seed in range(seeds)]
-        flagged = [judge(fleet.history, fleet.as_of).probability > 0.5 for fleet in sour]
+        flagged = [judge_lemons(fleet.history, fleet.as_of).probability > 0.5 for fleet in sour]
         raw = [count_failures(fleet) >= 3 for fleet in sour]
         truth = [fleet.lemon for fleet in sour]
         pairs, rough = list(zip(flagged, truth, strict=True)), list(zip(raw, truth, strict=True))
@@ -160,7 +160,7 @@ def measure_calibration(seeds: int) -> None:
             shape = Shape(times=max(times, 1.0), share=fleets.SHARE if times else 0.0)
             for name, make in (("counts", fleets.counts_only), ("with evidence", fleets.with_evidence)):
                 fleet = make(seed, shape)
-                told[name][0].append(judge(fleet.history, fleet.as_of))
+                told[name][0].append(judge_lemons(fleet.history, fleet.as_of))
                 told[name][1].append(fleet.lemon)
     print("\n| said | " + " | ".join(f"{name}: nodes | said on average | are lemons" for name in told) + " |")
     print("|---:|" + "---:|" * 6)
@@ -183,7 +183,7 @@ def measure_speed() -> None:
     for shape in (Shape(), Shape(nodes=12_500, days=180.0)):
         fleet = fleets.with_evidence(0, shape)
         began = time.process_time()
-        judge(fleet.history, fleet.as_of)
+        judge_lemons(fleet.history, fleet.as_of)
         spent = time.process_time() - began
         print(
             f"\n{shape.nodes} nodes, {shape.days:.0f} days, {fleet.history.node.size} rows: {spent:.2f} s of one core"

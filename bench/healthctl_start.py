@@ -21,7 +21,7 @@ from pathlib import Path
 import msgspec
 
 from remediator.model.views import NodeList, NodeView
-from remediator.model.views_overview import HeardView, OverviewView
+from remediator.model.views_overview import OverviewView, ReportFreshness
 
 RUNS = 15
 FLEET = 12_500
@@ -35,7 +35,7 @@ def build_node_view(number: int) -> NodeView:
 
 OVERVIEW = OverviewView(
     cluster="bench", version="0", mode="act", epoch=1, policy="p", at=AT, nodes_total=FLEET, nodes_by_state={},
-    nodes_by_health={}, isolated=0, isolated_max=250, incidents_open=0, actions_open=0, scheduler="ok", heard=HeardView(FLEET, FLEET, 0, AT),
+    nodes_by_health={}, isolated=0, isolated_max=250, incidents_open=0, actions_open=0, scheduler="ok", heard=ReportFreshness(FLEET, FLEET, 0, AT),
 )  # fmt: skip
 ANSWERS = {
     "/v1/overview?incidents=3": msgspec.json.encode(OVERVIEW),

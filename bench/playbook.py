@@ -24,7 +24,7 @@ from remediator.model.journal_records import JobRef
 from remediator.model.pipeline_inputs import AnyInput, FindingsReported, HoldsObserved, PlacementChanged, Tick
 from remediator.model.plan_steps import Mode
 from remediator.model.rule_conditions import NodeState
-from remediator.model.scheduler_hold import HoldOwner, NodeHold
+from remediator.model.scheduler_hold import HoldOwner, SchedulerNodeState
 from remediator.pipeline import apply_input
 from remediator.playbook.playbook_loader import SHIPPED, load_policy
 from remediator.replay.simulated_cluster import AnswerScript, SimulatedCluster
@@ -138,9 +138,9 @@ def generate_record(count: int) -> Iterator[AnyInput]:
 def parts_arrive(rehearsal: SimulatedCluster) -> None:
     """Once a day people replace what waits for it, and give the nodes back."""
     for node in rehearsal.state.nodes_in(NodeState.REPLACING):
-        rehearsal.tell(FindingsReported(at=rehearsal.now, node=node.node, boot_id="b", active=()))
-        hold = NodeHold(node.node, schedulable=True, owner=HoldOwner.NOBODY)
-        rehearsal.tell(HoldsObserved(at=rehearsal.now + 1.0, holds=(hold,)))
+        rehearsal.submit(FindingsReported(at=rehearsal.now, node=node.node, boot_id="b", active=()))
+        hold = SchedulerNodeState(node.node, schedulable=True, owner=HoldOwner.NOBODY)
+        rehearsal.submit(HoldsObserved(at=rehearsal.now + 1.0, holds=(hold,)))
 
 
 def measure_replay(count: int) -> tuple[tuple[float, float, float], SimulatedCluster]:
@@ -160,7 +160,7 @@ def measure_replay(count: int) -> tuple[tuple[float, float, float], SimulatedClu
                 day = int(item.at // 86400)
                 parts_arrive(rehearsal)
             rehearsal.run(item.at)
-            rehearsal.tell(item)
+            rehearsal.submit(item)
             done += isinstance(item, FindingsReported)
             if done == share:
                 break

@@ -155,7 +155,7 @@ def list_measured_pages(fleet: Looked) -> list[str]:
         "/nodes",
         "/nodes?broken=1",
         f"/nodes/{broken}",
-        f"/nodes/{broken}/deeds/hold",
+        f"/nodes/{broken}/actions/hold",
         "/search?q=gpu-0123",
     ]
 

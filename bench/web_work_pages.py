@@ -103,7 +103,7 @@ def list_work_pages(fleet: Working, incident: str) -> list[str]:
         "/incidents",
         "/incidents?state=closed",
         f"/incidents/{incident}",
-        f"/incidents/{incident}/deeds/approve",
+        f"/incidents/{incident}/actions/approve",
         "/work",
         "/work?state=all",
         "/jobs",

@@ -9,7 +9,7 @@ from remediator.playbook.policy_linter import OPEN, VERDICTS
 from vocabulary.fault_catalogue.catalogue import Catalogue
 from vocabulary.finding import Severity
 
-_GRAVE = frozenset({Severity.WARNING, Severity.ERROR, Severity.FATAL})
+_FAULT_SEVERITIES = frozenset({Severity.WARNING, Severity.ERROR, Severity.FATAL})
 _BY_LINE = frozenset(Severity)  # the log line, not the number, determines the severity
 _DECIDED_BY_LINE = (74, *range(144, 151), 154)
 
@@ -32,7 +32,7 @@ def known_kinds(catalogue: Catalogue) -> dict[str, frozenset[Severity]]:
         for code, severity in preflight_result_checks.SEVERITIES.items()
     }
     listed = {kind.partition("/")[0] for kind in known}
-    known |= {f"{check}/{OPEN}": _GRAVE for check in CHECK_NAMES if check not in listed}
+    known |= {f"{check}/{OPEN}": _FAULT_SEVERITIES for check in CHECK_NAMES if check not in listed}
     known["node/silent"] = frozenset({Severity.WARNING})  # raised by the controller itself
     known |= {f"{verdict}/{OPEN}": frozenset(Severity) for verdict in VERDICTS}
     return known

@@ -19,7 +19,7 @@ from remediator.decisions.plan_progress import advance_plan, close_incident, han
 from remediator.decisions.rule_selection import decide_incident, may_decision_change
 from remediator.incidents import detector_verdicts, finding_intake, reopen_rules, silent_nodes
 from remediator.model.journal_records import (
-    OURSELVES,
+    CONTROLLER_ACTOR,
     Action,
     ActionState,
     AuditEvent,
@@ -57,7 +57,7 @@ from remediator.model.rule_conditions import NodeState
 from remediator.model.scheduler_hold import ActionResult
 from remediator.overrides import cluster_overrides, hold_reconciliation, incident_commands, manual_cordon, operator_hold
 from remediator.overrides.hold_reconciliation import apply_cordon_answer, reconcile_scheduler_hold
-from remediator.state.cluster_state import EARLIER, FOR_PEOPLE, QUIET_S, SHOWN_S, ClusterState
+from remediator.state.cluster_state import NEEDS_OPERATOR, PREVIOUS_TERM, QUIET_S, SHOWN_S, ClusterState
 from vocabulary.finding import Finding, Severity
 from vocabulary.hardware.gpu_architecture import architecture_of
 from vocabulary.order import OrderKind, OrderState
@@ -79,7 +79,7 @@ _FROM_ORDER = {
 def apply_input(state: ClusterState, item: AnyInput, settings: DecisionSettings) -> None:
     """Apply one input and advance every incident it affects."""
     touched = _fold_input(state, item, settings)
-    settings = cluster_overrides.effective_settings(state.standing, settings)
+    settings = cluster_overrides.effective_settings(state.operator_overrides, settings)
     for incident_id in _incidents_on(state, touched):
         try:
             if (
@@ -181,7 +181,7 @@ def _fold_controller_observation(
             reconcile_scheduler_hold(state, hold, item.at)
         return {hold.node for hold in item.holds}
     if item.source == FILE:
-        state.topology.pop(EARLIER, None)
+        state.topology.pop(PREVIOUS_TERM, None)
     state.topology[item.source] = item.places
     for node in list(state.nodes.values()):
         state.put_node(replace(node, places=state.places_of(node.node)))
@@ -208,7 +208,7 @@ def _job_fault_handling(state: ClusterState, settings: DecisionSettings, now: fl
 
     They belong to the job's incident, not the node's.
     """
-    in_force = cluster_overrides.effective_settings(state.standing, settings)
+    in_force = cluster_overrides.effective_settings(state.operator_overrides, settings)
 
     def takes(finding: Finding) -> bool:
         rule = job_faults.find_job_rule(state, finding, settings.policy, now)
@@ -272,7 +272,7 @@ def _answer_text(word: str, detail: str) -> str:
 def _apply_order_answer(state: ClusterState, item: OrderAnswered) -> set[str]:
     action, update = state.actions.get(item.update.id), item.update
     if action is None or action.state.final:
-        given_up = state.unheard.actions.get(update.id)
+        given_up = state.unanswered_actions.actions.get(update.id)
         if given_up is not None and given_up.node == item.node and update.state.final:
             _note_late_answer(
                 state, update.id, _answer_text(update.state.value, update.detail), item.at, update.data, item.node
@@ -299,10 +299,10 @@ def _apply_order_answer(state: ClusterState, item: OrderAnswered) -> set[str]:
 
 
 def _note_late_answer(
-    state: ClusterState, action_id: str, said: str, now: float, data: Facts | None = None, actor: str = OURSELVES
+    state: ClusterState, action_id: str, said: str, now: float, data: Facts | None = None, actor: str = CONTROLLER_ACTOR
 ) -> None:
     """Record that an action ended after we gave it up. Nothing follows from it."""
-    action = state.unheard.take(action_id)
+    action = state.unanswered_actions.take(action_id)
     if action is not None:
         text = f"ended after it was {action.state.value} ({action.detail}): {said}"
         _note_action(state, action, "action_ended_late", text, now, _bound_order_facts({}, data or {}), actor)
@@ -328,7 +328,7 @@ def _note_action(
     text: str,
     now: float,
     data: Facts | None = None,
-    actor: str = OURSELVES,
+    actor: str = CONTROLLER_ACTOR,
 ) -> None:
     incident = state.incidents.get(action.incident)
     facts = {**(data or {}), "action": action.id, "verb": action.verb}
@@ -350,10 +350,12 @@ def _apply_time(state: ClusterState, item: Tick, settings: DecisionSettings) -> 
     state.suspects.forget(item.at)
     review_group_incidents(state, item.at)
     common_cause.update_cause_titles(state, settings.budget, item.at)
-    job_faults.review_job_incidents(state, cluster_overrides.effective_settings(state.standing, settings), item.at)
+    job_faults.review_job_incidents(
+        state, cluster_overrides.effective_settings(state.operator_overrides, settings), item.at
+    )
     circuit_breaker.update_breaker_title(state, item.at)
     state.history.forget(item.at)
-    state.unheard.forget(item.at)
+    state.unanswered_actions.forget(item.at)
     finding_intake.open_missing_incidents(state, item.at)
     operator_hold.expire_operator_holds(state, item.at)
     hold_reconciliation.check_held_nodes(state, item.at)
@@ -361,7 +363,7 @@ def _apply_time(state: ClusterState, item: Tick, settings: DecisionSettings) -> 
     cluster_overrides.expire_silences(state, item.at)
     _clamp_future_times(state, item.at)
     for node in state.nodes_in(NodeState.PROBATION):
-        well = state.incident_of(node.node) is None and not state.grave_on(node.node)
+        well = state.incident_of(node.node) is None and not state.critical_findings_on(node.node)
         if well and item.at - node.since >= settings.probation_s:
             state.put_node(
                 transition_node(
@@ -391,7 +393,7 @@ def _close_idle_incident(state: ClusterState, incident_id: str, now: float) -> N
     if any(f.active and f.severity is not Severity.INFO for f in findings):
         return
     only_info = all(f.severity is Severity.INFO for f in findings)
-    shown_s = SHOWN_S if incident.answer in FOR_PEOPLE else QUIET_S if incident.plan else 0.0
+    shown_s = SHOWN_S if incident.answer in NEEDS_OPERATOR else QUIET_S if incident.plan else 0.0
     if only_info and now - max((f.last_seen for f in findings), default=0.0) < shown_s:
         return
     close_incident(state, incident, "its findings cleared", now)

@@ -15,7 +15,7 @@ from bench.day import assumptions
 from bench.day.cluster import Cluster, Work
 from bench.day.world import World
 from healthctl.exit_codes import Failure
-from remediator.model.views import IncidentList, NodeList, UncordonWish, Words
+from remediator.model.views import CommandText, IncidentList, NodeList, UncordonRequest
 from remediator.model.views_actions import BreakerView
 
 OURS = "gpu-healthd:"
@@ -59,12 +59,12 @@ class People:
                 self._prove(view.node, up=view.health in ("healthy", "degraded"))
         if self._due("breaker", so=server.get("/v1/breaker", BreakerView).open):
             self._world.note("person closes the breaker", "")
-            server.post("/v1/breaker/reset", Words("looked at it"))
+            server.post("/v1/breaker/reset", CommandText("looked at it"))
         for incident in server.get("/v1/incidents", IncidentList).incidents:
             shared = incident.closed_at is None and not incident.node
             if self._due(f"incident {incident.id}", so=shared and "breaker" not in incident.title):
                 self._world.note("person resolves", "", title=incident.title)
-                server.post(f"/v1/incidents/{incident.id}/resolve", Words("looked at it"))
+                server.post(f"/v1/incidents/{incident.id}/resolve", CommandText("looked at it"))
 
     def _mend(self, node: str, what: str, back: Callable[[str], None], *, wanted: bool) -> None:
         """A person looks; what a reset or a reboot cures is back at once, a part takes its time."""
@@ -120,7 +120,7 @@ class People:
             del self._proving[node]
             self._world.note("person tested", node, code=process.returncode)
             if process.returncode == 0:
-                self._cluster.server.post(f"/v1/nodes/{node}/uncordon", UncordonWish("the part is in"))
+                self._cluster.server.post(f"/v1/nodes/{node}/uncordon", UncordonRequest("the part is in"))
 
     def close(self) -> None:
         """End the tests that still run."""

@@ -62,7 +62,7 @@ def lemons(
     from healthctl.analysis.event_table import read_table
     from healthctl.analysis.fleet_record import build_fleet_record
     from healthctl.analysis.lemon_chart import write_lemon_chart
-    from remediator.detection.lemons import Prices, judge
+    from remediator.detection.lemons import LemonCosts, judge_lemons
 
     if plot is not None and plot.suffix.lower() not in {".svg", ".html"}:
         raise Failure(f"{plot}: write the plot to FILE.svg or FILE.html", Exit.USAGE)
@@ -71,7 +71,7 @@ def lemons(
     record = build_fleet_record(rows, at)
     if not math.isfinite(at):
         at = float(record.history.time.max()) if record.history.time.size else 0.0
-    judged = judge(record.history, at, fleet_nodes, factor, Prices(gpus_per_node=gpus_per_node), record.gpus)
+    judged = judge_lemons(record.history, at, fleet_nodes, factor, LemonCosts(gpus_per_node=gpus_per_node), record.gpus)
     answer = _build_analysis(record, judged, at)
     if plot is not None:
         write_lemon_chart(plot, answer.nodes[:PLOTTED], record, at)

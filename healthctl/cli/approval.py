@@ -28,7 +28,7 @@ AWAITING: Sequence[Column[AwaitingView]] = (
 
 def approve_action(server: RemediatorClient, consent: Consent, wanted: AwaitingView) -> None:
     """Ask for confirmation, then approve the action."""
-    if consent.given(f"approve {wanted.text} of {wanted.incident}", lambda: _preview_approval(server, wanted)):
+    if consent.confirm(f"approve {wanted.text} of {wanted.incident}", lambda: _preview_approval(server, wanted)):
         server.post(f"/v1/incidents/{quote(wanted.incident, safe='')}/approve", Approval(wanted.what))
         Screen().say(f"approved: {wanted.text} ({wanted.what})")
 

@@ -24,11 +24,11 @@ class Consent:
         self._yes, self._dry_run = yes, dry_run
 
     @property
-    def is_rehearsal(self) -> bool:
+    def is_dry_run(self) -> bool:
         """Whether nothing may change: ``--dry-run``."""
         return self._dry_run
 
-    def given(self, what: str, preview: Callable[[], Sequence[Block]]) -> bool:
+    def confirm(self, what: str, preview: Callable[[], Sequence[Block]]) -> bool:
         """Show the preview and ask. ``--yes`` skips both; with ``--dry-run`` the answer is no, without asking.
 
         Raises:

@@ -15,7 +15,7 @@ from healthctl.commands.nodes_command import matches_globs
 from healthctl.exit_codes import Exit, Failure
 from healthctl.pages.incident_page import ACTIONS
 from healthctl.rendering.blocks import Column, Rows, escape_control_chars
-from remediator.model.views import ActionView, Words
+from remediator.model.views import ActionView, CommandText
 from remediator.model.views_actions import ActionList, AwaitingList
 
 LIMIT_MAX = 1000
@@ -103,5 +103,5 @@ def approve_waiting_action(server: RemediatorClient, consent: Consent, what: str
 @server_options
 def cancel_action(server: RemediatorClient, action: str, why: str) -> None:
     """Cancel a planned action that has not started. Use 'healthctl actions list -o wide' to find its ID."""
-    server.post(f"/v1/actions/{quote(action, safe='/')}/cancel", Words(why))
+    server.post(f"/v1/actions/{quote(action, safe='/')}/cancel", CommandText(why))
     click.echo(f"{escape_control_chars(action)}: cancelled")

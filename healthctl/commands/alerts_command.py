@@ -15,15 +15,15 @@ from healthctl.cli.shell_completion import node_names
 from healthctl.durations import DurationParam
 from healthctl.exit_codes import Exit, Failure
 from healthctl.rendering.blocks import Cell, Column, Rows, Tone, escape_control_chars, format_timestamp
-from remediator.model.views import Words
+from remediator.model.views import CommandText
 from remediator.model.views_alerts import (
     AlertList,
     AlertTest,
     AlertTested,
     AlertView,
     SilenceList,
+    SilenceRequest,
     SilenceView,
-    SilenceWish,
 )
 
 LIMIT_MAX = 1000
@@ -120,8 +120,8 @@ def silence_alerts(
         raise Failure(
             "select what to silence: --node GLOB, --kind GLOB or both; --node '*' silences everything", Exit.USAGE
         )
-    wish = SilenceWish(time.time() + span, why, match or "*", kinds or "*")
-    made = server.exchange("/v1/alerts/silences", wish, SilenceView)
+    silence = SilenceRequest(time.time() + span, why, match or "*", kinds or "*")
+    made = server.exchange("/v1/alerts/silences", silence, SilenceView)
     screen.show(made, lambda: [Rows([made], _SILENCES)])
 
 
@@ -140,7 +140,7 @@ def list_silences(server: RemediatorClient, screen: Screen) -> None:
 @server_options
 def end_silence(server: RemediatorClient, silence_id: str, why: str) -> None:
     """End silence ID early."""
-    server.post(f"/v1/alerts/silences/{quote(silence_id, safe='')}/end", Words(why))
+    server.post(f"/v1/alerts/silences/{quote(silence_id, safe='')}/end", CommandText(why))
     click.echo(f"{escape_control_chars(silence_id)}: ended; notifications resume")
 
 

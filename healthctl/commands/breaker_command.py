@@ -10,7 +10,7 @@ from healthctl.cli.default_group import DefaultListGroup
 from healthctl.cli.screen import Screen, view_options
 from healthctl.exit_codes import Exit
 from healthctl.rendering.blocks import Block, Cell, Facts, Tone, format_timestamp
-from remediator.model.views import Words
+from remediator.model.views import CommandText
 from remediator.model.views_actions import BreakerView
 
 
@@ -45,8 +45,8 @@ def reset_breaker(server: RemediatorClient, consent: Consent, why: str) -> None:
     if not found.open:
         click.echo("the breaker is already closed")
         return
-    if consent.given("close the breaker, so that nodes can be isolated again", lambda: _render_breaker(found)):
-        server.post("/v1/breaker/reset", Words(why))
+    if consent.confirm("close the breaker, so that nodes can be isolated again", lambda: _render_breaker(found)):
+        server.post("/v1/breaker/reset", CommandText(why))
         click.echo("the breaker is closed")
 
 

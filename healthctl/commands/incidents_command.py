@@ -18,7 +18,7 @@ from healthctl.exit_codes import Exit, Failure
 from healthctl.pages.incident_page import INCIDENTS, incident_title, render_incident_page
 from healthctl.rendering.blocks import Rows, escape_control_chars, escape_json, escape_page
 from remediator.model.journal_records import IncidentState
-from remediator.model.views import IncidentList, IncidentView, Words
+from remediator.model.views import CommandText, IncidentList, IncidentView
 
 FORMS = ("md", "html", "json")
 _incident = click.argument("given", metavar="ID", shell_complete=incident_ids)
@@ -123,7 +123,7 @@ def acknowledge_incident(server: RemediatorClient, given: str, text: str) -> Non
 def add_incident_note(server: RemediatorClient, given: str, text: str) -> None:
     """Add a note to incident ID, open or closed."""
     whole, path = incident_path(server, given)
-    server.post(f"{path}/notes", Words(text), {"Idempotency-Key": secrets.token_hex(16)})
+    server.post(f"{path}/notes", CommandText(text), {"Idempotency-Key": secrets.token_hex(16)})
     click.echo(f"{escape_control_chars(whole)}: noted")
 
 
@@ -172,5 +172,5 @@ def write_postmortem(server: RemediatorClient, given: str, form: str | None, out
 
 def _post_incident_action(server: RemediatorClient, given: str, word: str, text: str) -> str:
     whole, path = incident_path(server, given)
-    server.post(f"{path}/{word}", Words(text))
+    server.post(f"{path}/{word}", CommandText(text))
     return escape_control_chars(whole)

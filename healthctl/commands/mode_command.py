@@ -14,9 +14,9 @@ from healthctl.cli.consent import Consent, consent_options
 from healthctl.cli.screen import Screen, output_options
 from healthctl.rendering.blocks import Block, Cell, Column, Facts, Line, Rows, Tone, format_timestamp
 from remediator.decisions.mode_stop import StopEffect
-from remediator.model.plan_steps import ONLY_TELLING
+from remediator.model.plan_steps import NON_DISRUPTIVE
 from remediator.model.views import ActionView, IncidentList, IncidentView, StatusView
-from remediator.model.views_actions import ActionList, AwaitingList, ModeWish
+from remediator.model.views_actions import ActionList, AwaitingList, ModeRequest
 from vocabulary.text.plurals import format_count
 
 # From the least to the most automation.
@@ -28,7 +28,6 @@ MODES = {
 }
 OPEN_SHOWN = 20
 STOPS = ("observe", "recommend")
-_TELLS = frozenset(verb.value for verb in ONLY_TELLING)
 Wanted: TypeAlias = Literal["observe", "recommend", "approve", "act", "config"]
 
 
@@ -64,17 +63,17 @@ def mode(server: RemediatorClient, screen: Screen, consent: Consent, mode: Wante
     """  # noqa: D301 - click wants that very character
     status = server.get("/v1/status", StatusView)
     if mode is not None:
-        asks = _raises_mode(status.mode, mode) or consent.is_rehearsal
-        if asks and not consent.given(
+        asks = _raises_mode(status.mode, mode) or consent.is_dry_run
+        if asks and not consent.confirm(
             f"mode {mode}, after {status.mode}", lambda: list(_preview_mode_change(server, status, mode))
         ):
             return
-        server.post("/v1/mode", ModeWish("" if mode == "config" else mode, why))
+        server.post("/v1/mode", ModeRequest("" if mode == "config" else mode, why))
         status = server.get("/v1/status", StatusView)
     going_on: list[ActionView] = []
     if status.mode in STOPS and status.mode_by:  # the configured mode stops no running plan
         planned = server.get("/v1/actions", ActionList, state="open").actions
-        going_on = [a for a in planned if a.verb not in _TELLS and a.on_stop != StopEffect.WAITS.value]
+        going_on = [a for a in planned if a.verb not in NON_DISRUPTIVE and a.on_stop != StopEffect.WAITS.value]
     shown = ModeOutput(status.mode, status.mode_by, status.at, tuple(going_on))
     screen.show(shown, lambda: [_mode_facts(status), *_render_running_actions(going_on)])
 

@@ -19,7 +19,7 @@ from healthctl.exit_codes import Failure
 from healthctl.pages.node_page import NODES, format_node_state, installed_columns, render_node_page
 from healthctl.rendering.blocks import Block, Rows
 from remediator.model.rule_conditions import NodeState
-from remediator.model.views import EventList, HoldWish, NodeList, NodeView, StatusView, UncordonWish, Words
+from remediator.model.views import CommandText, EventList, HoldRequest, NodeList, NodeView, StatusView, UncordonRequest
 from remediator.model.views_actions import BreakerView
 from vocabulary.health import Health
 
@@ -121,8 +121,8 @@ def show_node_history(server: RemediatorClient, screen: Screen, name: str, limit
 def cordon_node(server: RemediatorClient, consent: Consent, name: str, why: str) -> None:
     """Cordon node NAME. No new work is placed on it until an operator uncordons it."""
     node = fetch_node(server, name, NodeView)
-    if consent.given(f"cordon {name}", lambda: fetch_blast_radius(server, node)):
-        server.post(f"{node_path(name)}/cordon", Words(why))
+    if consent.confirm(f"cordon {name}", lambda: fetch_blast_radius(server, node)):
+        server.post(f"{node_path(name)}/cordon", CommandText(why))
         _wait_for_holder(server, name, "operator")
         click.echo(f"{name}: cordoned, no new work is placed on it; undo: healthctl nodes uncordon {name}")
 
@@ -140,8 +140,8 @@ def uncordon_node(server: RemediatorClient, consent: Consent, name: str, why: st
     ('healthctl nodes show NAME') and test it ('healthctl preflight run --level standard --tell' on the node).
     """
     node = fetch_node(server, name, NodeView)
-    if consent.given(f"uncordon {name}", lambda: _fetch_release_preview(server, node)):
-        server.post(f"{node_path(name)}/uncordon", UncordonWish(why, force))
+    if consent.confirm(f"uncordon {name}", lambda: _fetch_release_preview(server, node)):
+        server.post(f"{node_path(name)}/uncordon", UncordonRequest(why, force))
         _wait_for_holder(server, name, "")
         click.echo(f"{name}: uncordoned, work is placed on it again")
 
@@ -155,7 +155,7 @@ def uncordon_node(server: RemediatorClient, consent: Consent, name: str, why: st
 @server_options
 def hold_node(server: RemediatorClient, name: str, why: str, span: float | None) -> None:
     """Hold node NAME, so that automation never acts on it. Work is still placed on it; cordon it to stop that."""
-    _post_node_action(server, name, "hold", HoldWish(why, None if span is None else time.time() + span))
+    _post_node_action(server, name, "hold", HoldRequest(why, None if span is None else time.time() + span))
     click.echo(f"{name}: held, automation does not act on it; undo: healthctl nodes release {name}")
 
 
@@ -169,7 +169,7 @@ def release_node(server: RemediatorClient, name: str, why: str) -> None:
     Findings that are still active are decided again, within mode and budget. A hold in the scheduler remains, whoever set
     it. Without active findings and without a hold in the scheduler, the incident closes and the node is on probation.
     """
-    _post_node_action(server, name, "release", Words(why))
+    _post_node_action(server, name, "release", CommandText(why))
     click.echo(f"{name}: operator hold released; now {format_node_state(server.get(node_path(name), NodeView))}")
 
 
@@ -181,8 +181,8 @@ def release_node(server: RemediatorClient, name: str, why: str) -> None:
 def retire_node(server: RemediatorClient, consent: Consent, name: str, why: str) -> None:
     """Retire node NAME: it no longer counts, and automation ignores it."""
     node = fetch_node(server, name, NodeView)
-    if consent.given(f"retire {name}", lambda: fetch_blast_radius(server, node)):
-        server.post(f"{node_path(name)}/retire", Words(why))
+    if consent.confirm(f"retire {name}", lambda: fetch_blast_radius(server, node)):
+        server.post(f"{node_path(name)}/retire", CommandText(why))
         click.echo(f"{name}: retired; undo: healthctl nodes unretire {name}")
 
 
@@ -192,7 +192,7 @@ def retire_node(server: RemediatorClient, consent: Consent, name: str, why: str)
 @server_options
 def unretire_node(server: RemediatorClient, name: str, why: str) -> None:
     """Return retired node NAME to the cluster, on probation. A hold in the scheduler remains."""
-    _post_node_action(server, name, "unretire", Words(why))
+    _post_node_action(server, name, "unretire", CommandText(why))
     click.echo(f"{name}: returned to the cluster; now {format_node_state(server.get(node_path(name), NodeView))}")
 
 
@@ -226,7 +226,7 @@ def _wait_for_holder(server: RemediatorClient, name: str, held_by: str) -> None:
         time.sleep(HOLDS_AGAIN_S)
 
 
-def _post_node_action(server: RemediatorClient, name: str, word: str, message: Words | HoldWish) -> None:
+def _post_node_action(server: RemediatorClient, name: str, word: str, message: CommandText | HoldRequest) -> None:
     """Send the request; for a mistyped name suggest similar names."""
     path = node_path(name)
     try:

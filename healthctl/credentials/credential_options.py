@@ -14,7 +14,7 @@ import click
 from healthctl.api_client.remediator_client import RemediatorClient, connect_to_server, connection_options
 from healthctl.exit_codes import Failure, require_extra
 from remediator.model.credentials import Role, TokenList, TokenView
-from remediator.model.views import Rotation, TokenWish
+from remediator.model.views import Rotation, TokenRequest
 from vocabulary.messages.wire import NewToken
 
 _TOKEN = re.compile(r"ghd_[A-Za-z0-9_-]+")
@@ -85,7 +85,7 @@ class ApiCredentials:
     def issue(self, role: Role, name: str, expires_s: float | None, uses: int | None, *, replaces: bool) -> str:
         """See `Credentials`."""
         return _require_token(
-            self._server.exchange("/v1/tokens", TokenWish(role, name, expires_s, uses, replaces), NewToken)
+            self._server.exchange("/v1/tokens", TokenRequest(role, name, expires_s, uses, replaces), NewToken)
         )
 
     def all(self) -> tuple[TokenView, ...]:

@@ -108,14 +108,14 @@ class ClusterObserver:
         """
         end = time.monotonic() + deadline_s
         while True:
-            self.look()
+            self.poll_once()
             if ready():
                 return
             if time.monotonic() > end:
                 raise ProgramError(f"waited {deadline_s:g} s for {what}")
             time.sleep(POLL_S)
 
-    def look(self) -> None:
+    def poll_once(self) -> None:
         """Read everything new, once."""
         self._job.look_after()
         self._look_at_ranks()

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from healthctl.demo.cluster_observer import LaunchEvent, Start, find_start_without_node
-from remediator.model.scheduler_hold import HoldOwner, NodeHold
+from remediator.model.scheduler_hold import HoldOwner, SchedulerNodeState
 from remediator.model.views import EventView, IncidentView, NodeView
 from vocabulary.text.plurals import format_count
 
@@ -42,7 +42,7 @@ class DemoFacts(msgspec.Struct, frozen=True, kw_only=True):
     reference: Mapping[int, str] = {}
     launches: tuple[LaunchEvent, ...] = ()
     nodes: Mapping[str, NodeView] = {}
-    holds: Mapping[str, NodeHold] = {}
+    holds: Mapping[str, SchedulerNodeState] = {}
     incidents: tuple[IncidentView, ...] = ()
     events: tuple[EventView, ...] = ()
     job_exit: int | None = None

@@ -64,7 +64,7 @@ def extract_kernel_texts(lines: Iterable[str]) -> Iterator[KernelText]:
         if _begins_journal_record(line):
             record = [line.rstrip()]
         else:
-            yield listener.hear(line)
+            yield listener.read_line(line)
     if record:
         yield from _read_journal_record(record)
 
@@ -75,7 +75,7 @@ class _LineReader:
     def __init__(self) -> None:
         self._last = ""
 
-    def hear(self, line: str) -> KernelText:
+    def read_line(self, line: str) -> KernelText:
         if _JSON.match(line):
             fields = parse_json_record(line.lstrip("\x1e").removeprefix("data: ").strip().rstrip(","))
             return NOTHING if fields is None else _read_journal_fields(fields)

@@ -6,7 +6,16 @@ from collections.abc import Iterator, Sequence
 
 from healthctl.pages.node_page import FINDINGS
 from healthctl.rendering.blocks import Block, Cell, Column, Facts, Line, Rows, Tone, Value, format_timestamp, state_cell
-from remediator.model.views import ActionView, Awaited, DecisionView, IncidentView, Lack, NoteView, StepView, WordView
+from remediator.model.views import (
+    ActionView,
+    DecisionView,
+    IncidentView,
+    MissingOutcome,
+    NoteView,
+    PendingApproval,
+    SettlementView,
+    StepView,
+)
 
 
 def incident_title(incident: IncidentView) -> str:
@@ -19,8 +28,9 @@ def incident_title(incident: IncidentView) -> str:
 
 def incident_state_cell(incident: IncidentView) -> Value:
     """The incident's state, and whether an alert of it was not delivered."""
-    undelivered = any(step.lacks is Lack.TOLD_NOBODY for step in incident.steps)
-    return Cell(f"{incident.state}, {Lack.TOLD_NOBODY.text}", Tone.WARN) if undelivered else state_cell(incident.state)
+    if any(step.lacks is MissingOutcome.TOLD_NOBODY for step in incident.steps):
+        return Cell(f"{incident.state}, {MissingOutcome.TOLD_NOBODY.text}", Tone.WARN)
+    return state_cell(incident.state)
 
 
 INCIDENTS: Sequence[Column[IncidentView]] = (
@@ -39,7 +49,7 @@ def action_outcome(done: ActionView | StepView) -> Value:
     """The outcome of an action or a step. An undelivered alert or a missing part is not shown as a success."""
     if isinstance(done, ActionView) and done.began_at is not None and done.finished_at is None:
         return f"{done.state} since {format_timestamp(done.began_at)}"
-    return Cell(done.lacks.text, Tone.WARN) if done.lacks is not Lack.NOTHING else state_cell(done.state)
+    return Cell(done.lacks.text, Tone.WARN) if done.lacks is not MissingOutcome.NOTHING else state_cell(done.state)
 
 
 ACTIONS: Sequence[Column[ActionView]] = (
@@ -58,7 +68,7 @@ _STEPS: Sequence[Column[StepView]] = (
     Column("STATE", action_outcome),
     Column("DETAIL", lambda s: s.detail, prose=True),
 )
-_AWAITED: Sequence[Column[Awaited]] = (
+_AWAITED: Sequence[Column[PendingApproval]] = (
     Column("AWAITING APPROVAL", lambda a: Cell(a.text, Tone.WARN), prose=True),
     Column("ID", lambda a: a.id),
 )
@@ -107,7 +117,7 @@ def render_incident_page(incident: IncidentView) -> Iterator[Block]:
         yield Rows(incident.actions, ACTIONS)
 
 
-def _format_operator_note(word: WordView | None) -> str:
+def _format_operator_note(word: SettlementView | None) -> str:
     """What an operator decided about the incident, and for how long that is valid for findings that stay active."""
     if word is None:
         return ""

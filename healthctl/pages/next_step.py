@@ -54,7 +54,7 @@ def _describe_undecided(incident: IncidentView) -> Value:
     answer, steps = _latest_answer(incident), format_proposed_steps(incident.proposed)
     if answer in _LEFT:
         return f"nothing in mode {answer}; proposed: {steps}" if steps else ""
-    if answer == Answer.HOLD.value:
+    if answer == Answer.BLOCKED.value:
         then = f"; then: {steps}" if steps else ""
         return f"starts when all guards pass{then}"
     return "nothing; watched until it clears" if answer == Answer.WATCH.value else ""

@@ -53,7 +53,7 @@ FINDINGS: Sequence[Column[Finding]] = (
     Column("COUNT", lambda f: str(f.count)),
     Column("SUMMARY", lambda f: f"[injected] {f.summary}" if f.injected else f.summary, prose=True),
 )
-_STANDING = {
+_HOLDER_TEXTS = {
     "us": "still cordoned by automation; to lift: healthctl nodes uncordon",
     "operator": "cordoned by an operator",
     "scheduler": "cordoned by the scheduler",
@@ -86,7 +86,7 @@ def list_installed_versions(versions: Versions) -> list[tuple[str, str]]:
 
 def format_node_state(node: NodeView) -> str:
     """A node's state and who still cordons it, after an operator's command; control characters are escaped."""
-    held = f"; {_STANDING.get(node.held_by, f'held by {node.held_by}')}" if node.held_by else ""
+    held = f"; {_HOLDER_TEXTS.get(node.held_by, f'held by {node.held_by}')}" if node.held_by else ""
     return escape_control_chars(f"{node.state}{held}")
 
 

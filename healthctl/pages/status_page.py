@@ -11,7 +11,7 @@ from healthctl.rendering.blocks import Block, Cell, Facts, Line, Tone, Value, fo
 from remediator.model.blocked_reasons import mode_sentence_prefix, parse_incident_blocker
 from remediator.model.views import ActionView, IncidentView, NodeView, StatusView
 from remediator.model.views_actions import AwaitingView
-from remediator.model.views_overview import HeardView, NamedNodes, OverviewView, SilencedView, ToldIncident
+from remediator.model.views_overview import IncidentSummary, NamedNodes, OverviewView, ReportFreshness, SilencedView
 from vocabulary.finding import Finding, Severity
 from vocabulary.text.plurals import format_count
 
@@ -123,7 +123,7 @@ def _operator_facts(view: OverviewView) -> list[tuple[str, Value]]:
     ]
 
 
-def _format_report_freshness(heard: HeardView, now: float) -> Value:
+def _format_report_freshness(heard: ReportFreshness, now: float) -> Value:
     """The age of the data: how many nodes report in time, and the oldest report."""
     if not heard.nodes:
         return ""
@@ -155,7 +155,7 @@ def _format_pending_approval(waiting: AwaitingView) -> Value:
     return Cell(f"{what}; approve: healthctl actions approve {waiting.what}", Tone.WARN)
 
 
-def _incident_facts(incident: ToldIncident, now: float, node: NodeView | None) -> list[tuple[str, Value]]:
+def _incident_facts(incident: IncidentSummary, now: float, node: NodeView | None) -> list[tuple[str, Value]]:
     decision = max(incident.decisions, key=lambda each: each.at, default=None)
     worst = max((f for f in incident.findings if f.active), key=lambda f: f.severity.rank, default=None)
     decided: Value = f"{decision.answer}, by rule {decision.rule}: {decision.reason}" if decision else "no decision yet"

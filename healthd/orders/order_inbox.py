@@ -18,7 +18,7 @@ from healthd.controller.controller_client import (
 from healthd.orders.order_store import OrderStore
 from healthd.storage.node_database import DatabaseCorrupt, DatabaseFull
 from vocabulary.clock import Clock
-from vocabulary.messages.telemetry_messages import TelemetryWish
+from vocabulary.messages.telemetry_messages import TelemetryRequest
 from vocabulary.messages.wire import UnreadOrder
 from vocabulary.order import Order, OrderState, OrderUpdate
 
@@ -42,7 +42,7 @@ class OrderInbox:
         orders: OrderStore,
         clock: Clock,
         on_order: Callable[[], None],
-        on_wish: Callable[[TelemetryWish], None] = lambda _: None,
+        on_wish: Callable[[TelemetryRequest], None] = lambda _: None,
     ) -> None:
         self._config = config
         self._node = node

@@ -35,7 +35,7 @@ from vocabulary.clock import Clock
 from vocabulary.finding import Finding, Severity
 from vocabulary.messages.message_bounds import ACTIVE_MAX, CHANGES_PER_REPORT_MAX, RANKS_MAX, holds_nul
 from vocabulary.messages.swap_messages import JobSwap
-from vocabulary.messages.telemetry_messages import TelemetryWish
+from vocabulary.messages.telemetry_messages import TelemetryRequest
 from vocabulary.messages.wire import (
     REPORT_BYTES_MAX,
     WIRE_VERSION,
@@ -90,7 +90,7 @@ class ReportUplink:
         """Report a change now. Callable from any thread."""
         self._news.set()
 
-    def wish(self, wish: TelemetryWish) -> None:
+    def wish(self, wish: TelemetryRequest) -> None:
         """Report now, with telemetry, because someone is viewing this node. Callable from any thread."""
         self._watched.take(wish)
         self.wake()

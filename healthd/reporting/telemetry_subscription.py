@@ -9,7 +9,7 @@ from collections.abc import Callable
 import msgspec
 
 from vocabulary.clock import Clock
-from vocabulary.messages.telemetry_messages import WISH_S_MAX, TelemetryPart, TelemetryWish
+from vocabulary.messages.telemetry_messages import REQUEST_S_MAX, TelemetryPart, TelemetryRequest
 from vocabulary.messages.wire import encode_message
 
 REPORTS_APART_S = 5.0  # while someone is viewing
@@ -26,10 +26,10 @@ class TelemetrySubscription:
         self._part = part
         self._clock = clock
         self._lock = threading.Lock()
-        self._wish: TelemetryWish | None = None
+        self._wish: TelemetryRequest | None = None
         self._heard_at = 0.0  # monotonic
 
-    def take(self, wish: TelemetryWish) -> None:
+    def take(self, wish: TelemetryRequest) -> None:
         """Accept a request from the controller."""
         with self._lock:
             self._wish, self._heard_at = wish, self._clock.monotonic()
@@ -39,7 +39,7 @@ class TelemetrySubscription:
         with self._lock:
             self._wish = None
 
-    def apply_reply(self, told: Told, wish: TelemetryWish | None) -> None:
+    def apply_reply(self, told: Told, wish: TelemetryRequest | None) -> None:
         """Process the controller's answer `wish` to a report that carried `told`.
 
         No wish ends the subscription, unless the report carried no telemetry: then the answer may predate the request.
@@ -71,7 +71,7 @@ class TelemetrySubscription:
             if self._wish is None:
                 return None
             age_s = self._clock.monotonic() - self._heard_at
-            if age_s >= min(self._wish.lasts_s, WISH_S_MAX):
+            if age_s >= min(self._wish.lasts_s, REQUEST_S_MAX):
                 self._wish = None
                 return None
             return self._wish.back_s + age_s

@@ -23,15 +23,15 @@ from remediator.api.incident_handlers import WORDS_BYTES_MAX
 from remediator.model.delivery import Delivery, DeliveryState, NotificationPhase
 from remediator.model.override_records import AlertSilence
 from remediator.model.pipeline_inputs import AlertsSilenced, ReceiverTried, SilenceEnded
-from remediator.model.views import Words
+from remediator.model.views import CommandText
 from remediator.model.views_alerts import (
     AlertList,
     AlertTest,
     AlertTested,
     AlertView,
     SilenceList,
+    SilenceRequest,
     SilenceView,
-    SilenceWish,
 )
 from remediator.notifications.receiver_probe import send_test_messages
 from remediator.overrides.cluster_overrides import find_matching_silence, list_open_silences
@@ -49,7 +49,7 @@ async def list_alerts(request: Request) -> Response:
     limit = int(query_number(request, "limit", ALERTS_LISTED, 1, ALERTS_MAX))
 
     def found() -> Response:
-        now, known = service.clock.wall(), list_open_silences(service.engine.snapshot.standing)
+        now, known = service.clock.wall(), list_open_silences(service.engine.snapshot.operator_overrides)
         items = DeliveryStore(service.journal.engine).latest(limit)
         return json_response(AlertList(tuple(build_alert_view(item, known, now) for item in items)))
 
@@ -85,7 +85,7 @@ def build_alert_view(item: Delivery, known: tuple[AlertSilence, ...], now: float
 
 async def list_silences(request: Request) -> Response:
     """`GET /v1/alerts/silences`."""
-    known = list_open_silences(handler_context_of(request).engine.snapshot.standing)
+    known = list_open_silences(handler_context_of(request).engine.snapshot.operator_overrides)
     return json_response(SilenceList(tuple(build_silence_view(silence) for silence in known)))
 
 
@@ -99,21 +99,21 @@ def build_silence_view(silence: AlertSilence) -> SilenceView:
 async def create_silence(request: Request) -> Response:
     """`POST /v1/alerts/silences`; a repeated request gives the same silence."""
     service = handler_context_of(request)
-    wish = await decode_request_body(request, SilenceWish, WORDS_BYTES_MAX)
+    body = await decode_request_body(request, SilenceRequest, WORDS_BYTES_MAX)
     now, actor = service.clock.wall(), request_identity(request).name
-    if wish.until <= now:
-        raise Refusal(400, f"'until' is {wish.until:.0f}, which is in the past", "give UTC seconds in the future")
-    if not wish.text.strip():
+    if body.until <= now:
+        raise Refusal(400, f"'until' is {body.until:.0f}, which is in the past", "give UTC seconds in the future")
+    if not body.text.strip():
         raise Refusal(400, "the reason is empty", 'send {"text": …} with the reason for others')
-    known = list_open_silences(service.engine.snapshot.standing)
+    known = list_open_silences(service.engine.snapshot.operator_overrides)
     if len(known) >= SILENCES_MAX:
         raise Refusal(
             409, f"there are already {format_count(len(known), 'silence')}", "end some, or use wider patterns"
         )
     check_admission(service)
-    named = "\x1f".join((actor, wish.match, wish.kinds, repr(wish.until), wish.text))
+    named = "\x1f".join((actor, body.match, body.kinds, repr(body.until), body.text))
     name = f"sil-{hashlib.sha256(named.encode()).hexdigest()[:10]}"
-    made = AlertSilence(name, wish.match, wish.kinds, now, wish.until, actor, wish.text)
+    made = AlertSilence(name, body.match, body.kinds, now, body.until, actor, body.text)
     await wait_until_durable(
         service, submit_input(service, AlertsSilenced(at=now, silence=made, address=client_address(request)))
     )
@@ -123,8 +123,8 @@ async def create_silence(request: Request) -> Response:
 async def end_silence(request: Request) -> Response:
     """`POST /v1/alerts/silences/{id}/end`: waiting messages are sent at once."""
     service, name = handler_context_of(request), request.path_params["silence"]
-    words = await decode_request_body(request, Words, WORDS_BYTES_MAX)
-    if name not in {each.id for each in list_open_silences(service.engine.snapshot.standing)}:
+    words = await decode_request_body(request, CommandText, WORDS_BYTES_MAX)
+    if name not in {each.id for each in list_open_silences(service.engine.snapshot.operator_overrides)}:
         raise Refusal(404, f"silence {name} does not exist or has ended", "see 'healthctl alerts silences'")
     check_admission(service)
     item = SilenceEnded(
@@ -141,20 +141,20 @@ async def end_silence(request: Request) -> Response:
 async def send_test_alert(request: Request) -> Response:
     """`POST /v1/alerts/test`: send a test message to a receiver. It is stored before it is sent."""
     service = handler_context_of(request)
-    wish = await decode_request_body(request, AlertTest, WORDS_BYTES_MAX)
+    body = await decode_request_body(request, AlertTest, WORDS_BYTES_MAX)
     config, actor = service.config, request_identity(request).name
     known = config.alerts.everyone
-    if wish.receiver not in known:
+    if body.receiver not in known:
         todo = f"configured: {', '.join(known) or 'none; add one under alerts.receivers'}"
-        raise Refusal(404, f"receiver {wish.receiver} is not configured", todo)
+        raise Refusal(404, f"receiver {body.receiver} is not configured", todo)
     check_admission(service)
     now = service.clock.wall()
-    item = ReceiverTried(at=now, receiver=wish.receiver, actor=actor, address=client_address(request))
+    item = ReceiverTried(at=now, receiver=body.receiver, actor=actor, address=client_address(request))
     await wait_until_durable(service, submit_input(service, item))
 
     def tried() -> AlertTested:
-        answers = list(send_test_messages(config.alerts, config.cluster, wish.receiver, actor, now))
+        answers = list(send_test_messages(config.alerts, config.cluster, body.receiver, actor, now))
         words = "; ".join(f"{phase.value}: {answer.words}" for phase, answer in answers)
-        return AlertTested(wish.receiver, all(answer.taken for _, answer in answers), words)
+        return AlertTested(body.receiver, all(answer.taken for _, answer in answers), words)
 
     return json_response(await asyncio.to_thread(tried))

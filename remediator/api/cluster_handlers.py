@@ -19,22 +19,22 @@ from remediator.api.handler_context import (
 from remediator.api.incident_handlers import WORDS_BYTES_MAX
 from remediator.model.pipeline_inputs import ActionCancelled, ModeSet
 from remediator.model.plan_steps import Mode, Verb
-from remediator.model.views import Words
-from remediator.model.views_actions import ModeWish
+from remediator.model.views import CommandText
+from remediator.model.views_actions import ModeRequest
 from remediator.store.history_queries import HistoryQueries
 
 
 async def set_automation_mode(request: Request) -> Response:
     """`POST /v1/mode`: overrides the configured mode until changed; an empty mode ends the override."""
     service = handler_context_of(request)
-    wish = await decode_request_body(request, ModeWish, WORDS_BYTES_MAX)
+    body = await decode_request_body(request, ModeRequest, WORDS_BYTES_MAX)
     check_admission(service)
     item = ModeSet(
         at=service.clock.wall(),
-        mode=Mode(wish.mode) if wish.mode else None,
+        mode=Mode(body.mode) if body.mode else None,
         actor=request_identity(request).name,
         address=client_address(request),
-        text=wish.text,
+        text=body.text,
     )
     await wait_until_durable(service, submit_input(service, item))
     return Response(status_code=204)
@@ -43,7 +43,7 @@ async def set_automation_mode(request: Request) -> Response:
 async def cancel_action(request: Request) -> Response:
     """`POST /v1/actions/{id}/cancel`: the rest of its plan is left to operators. A running action may still finish."""
     service, name = handler_context_of(request), request.path_params["action"]
-    words = await decode_request_body(request, Words, WORDS_BYTES_MAX)
+    words = await decode_request_body(request, CommandText, WORDS_BYTES_MAX)
     action = service.engine.snapshot.actions.get(name)
     if action is None or action.state.final:
         known = action or await asyncio.to_thread(HistoryQueries(service.journal.engine).action, name)

@@ -53,7 +53,7 @@ class _ControllerCollector(Collector):
         )
         now = self._service.clock.wall()
         yield from _return_metrics(snapshot, now)
-        yield from collect_fleet_metrics(engine, self._service.roster.entries(), now)
+        yield from collect_fleet_metrics(engine, self._service.report_registry.entries(), now)
         yield GaugeMetricFamily("remediator_leading", LEADING, float(engine.may_act()))
         yield GaugeMetricFamily("remediator_epoch", "Epoch of this leader.", engine.epoch)
         yield GaugeMetricFamily(
@@ -70,13 +70,13 @@ class _ControllerCollector(Collector):
         yield GaugeMetricFamily("remediator_scheduler_failing", text, float(performer.scheduler_failing))
         text = "Delivery attempts to a receiver, by result, since this leader started."
         told = CounterMetricFamily("remediator_messages", text, labels=["receiver", "result"])
-        for receiver, counts in performer.told().items():
+        for receiver, counts in performer.delivery_counts().items():
             for result, count in counts.items():
                 told.add_metric([receiver, result], count)
         yield told
         text = "1 while a periodic check (silent nodes, node placement) fails."
         failing = GaugeMetricFamily("remediator_lookout_failing", text, labels=["part"])
-        for part, fails in self._service.lookout.failing.items():
+        for part, fails in self._service.fleet_observer.failing.items():
             failing.add_metric([part], float(fails))
         yield failing
         text = "Failed analyses across nodes, since this leader started."

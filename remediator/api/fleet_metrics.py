@@ -33,7 +33,7 @@ SLOWDOWN = "slowdown"  # evidence of a finding about a slow rank
 def collect_fleet_metrics(engine: DecisionEngine, entries: Iterable[ReportEntry], now: float) -> Iterator[Metric]:
     """Return all metrics of one snapshot. `entries` are the nodes' last reports; `now` is in UTC seconds."""
     snapshot = engine.snapshot
-    settings = effective_settings(snapshot.standing, engine.settings)
+    settings = effective_settings(snapshot.operator_overrides, engine.settings)
     yield InfoMetricFamily("remediator_build", "This controller.", value={"version": VERSION})
     mode = GaugeMetricFamily(
         "remediator_mode", "1 for the current mode of automation, 0 for the others.", labels=["mode"]

@@ -116,12 +116,12 @@ class HandlerContext(msgspec.Struct, frozen=True):
     engine: DecisionEngine
     journal: Journal
     performer: ActionExecutor
-    roster: ReportRegistry
+    report_registry: ReportRegistry
     tokens: Tokens
     wakeups: LongPollWakeups
     reload: PolicyReloader
     gate: RateLimitGate
-    lookout: FleetObserver
+    fleet_observer: FleetObserver
     watch_faults: Mapping[str, int]  # internal errors of the detectors, by part
     sessions: LoginSessions
     telemetry: TelemetryCache = msgspec.field(default_factory=TelemetryCache)

@@ -23,7 +23,7 @@ from remediator.api.handler_context import (
 )
 from remediator.model.journal_records import Incident, IncidentState
 from remediator.model.pipeline_inputs import BreakerReset, IncidentCommand, IncidentCommandKind, IncidentReopened
-from remediator.model.views import Words
+from remediator.model.views import CommandText
 from remediator.store.incident_queries import IncidentQueries
 from vocabulary.finding import Finding
 from vocabulary.messages.wire import encode_message
@@ -34,7 +34,7 @@ KEY_CHARS_MAX = 128
 
 async def acknowledge_incident(request: Request) -> Response:
     """`POST /v1/incidents/{id}/acknowledge`: assign the incident to the caller."""
-    words = await decode_request_body(request, Words, WORDS_BYTES_MAX)
+    words = await decode_request_body(request, CommandText, WORDS_BYTES_MAX)
     incident, _ = await _stored_incident(request)
     if incident.state is IncidentState.CLOSED:
         raise Refusal(409, f"{incident.id} is closed", "no acknowledgement is needed")
@@ -43,7 +43,7 @@ async def acknowledge_incident(request: Request) -> Response:
 
 async def add_incident_note(request: Request) -> Response:
     """`POST /v1/incidents/{id}/notes`: with `Idempotency-Key`, a repetition is not written twice."""
-    words = await decode_request_body(request, Words, WORDS_BYTES_MAX)
+    words = await decode_request_body(request, CommandText, WORDS_BYTES_MAX)
     if not words.text.strip():
         raise Refusal(400, "the note is empty", 'send {"text": …}')
     incident, _ = await _stored_incident(request)
@@ -62,7 +62,7 @@ async def add_incident_note(request: Request) -> Response:
 
 async def resolve_incident(request: Request) -> Response:
     """`POST /v1/incidents/{id}/resolve`: close it; planned actions are cancelled."""
-    words = await decode_request_body(request, Words, WORDS_BYTES_MAX)
+    words = await decode_request_body(request, CommandText, WORDS_BYTES_MAX)
     incident, _ = await _stored_incident(request)
     if incident.state is IncidentState.CLOSED:
         return Response(status_code=204)
@@ -78,7 +78,7 @@ async def resolve_incident(request: Request) -> Response:
 
 async def reopen_incident(request: Request) -> Response:
     """`POST /v1/incidents/{id}/reopen`: it is decided again, and only an operator closes it again."""
-    words = await decode_request_body(request, Words, WORDS_BYTES_MAX)
+    words = await decode_request_body(request, CommandText, WORDS_BYTES_MAX)
     incident, findings = await _stored_incident(request)
     if incident.state is not IncidentState.CLOSED:
         return Response(status_code=204)
@@ -103,7 +103,7 @@ async def reopen_incident(request: Request) -> Response:
 
 async def reset_circuit_breaker(request: Request) -> Response:
     """`POST /v1/breaker/reset`: allow isolations again. Resetting a closed breaker changes nothing."""
-    words = await decode_request_body(request, Words, WORDS_BYTES_MAX)
+    words = await decode_request_body(request, CommandText, WORDS_BYTES_MAX)
     service = handler_context_of(request)
     check_admission(service)
     item = BreakerReset(

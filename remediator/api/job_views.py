@@ -39,7 +39,7 @@ def parse_gpu_key(text: str) -> tuple[str, int]:
 
 def list_gpu_views(
     snapshot: StateSnapshot,
-    roster: ReportRegistry,
+    registry: ReportRegistry,
     now: float,
     pattern: str = "*",
     after: tuple[str, int] = NOWHERE,
@@ -50,7 +50,7 @@ def list_gpu_views(
     known = _findings_by_gpu(snapshot.findings.values())
     names = [name for name in snapshot.nodes if name >= after[0] and (pattern == "*" or fnmatchcase(name, pattern))]
     for name in sorted(names):
-        entry = roster.get(name)
+        entry = registry.get(name)
         if entry is not None:
             found += [view for view in _node_gpu_views(entry, known, now) if (name, view.index) > after]
         if len(found) >= limit:
@@ -100,12 +100,12 @@ class _JobAttempt(NamedTuple):
     shares: list[JobShare]
 
 
-def list_job_views(snapshot: StateSnapshot, roster: ReportRegistry) -> tuple[JobView, ...]:
+def list_job_views(snapshot: StateSnapshot, registry: ReportRegistry) -> tuple[JobView, ...]:
     """Return every job with ranks, its newest attempt, by name; without its ranks."""
-    entries = [roster.get(name) for name in snapshot.nodes]
+    entries = [registry.get(name) for name in snapshot.nodes]
     gathered, swaps = _gather_job_attempts(entries), _gather_swaps(entries)
     for record in snapshot.nodes.values():  # nodes that have not reported to this leader yet
-        if record.jobs and roster.get(record.node) is None:
+        if record.jobs and registry.get(record.node) is None:
             for ref in record.jobs:
                 gathered.setdefault(ref, _JobAttempt([], [])).nodes.append(record.node)
     newest: dict[str, JobRef] = {}
@@ -121,10 +121,14 @@ def list_job_views(snapshot: StateSnapshot, roster: ReportRegistry) -> tuple[Job
     )
 
 
-def find_job_view(snapshot: StateSnapshot, roster: ReportRegistry, name: str) -> JobView | None:
+def find_job_view(snapshot: StateSnapshot, registry: ReportRegistry, name: str) -> JobView | None:
     """Return one job with its ranks, by rank; None if no node reports it."""
-    told = [entry for each in snapshot.nodes if (entry := roster.get(each)) is not None and _entry_has_job(entry, name)]
-    waiting = [r for r in snapshot.nodes.values() if roster.get(r.node) is None and any(j.job == name for j in r.jobs)]
+    told = [
+        entry for each in snapshot.nodes if (entry := registry.get(each)) is not None and _entry_has_job(entry, name)
+    ]
+    waiting = [
+        r for r in snapshot.nodes.values() if registry.get(r.node) is None and any(j.job == name for j in r.jobs)
+    ]
     known = [*(entry.jobs for entry in told), *(record.jobs for record in waiting)]
     attempts = [ref.attempt for refs in known for ref in refs if ref.job == name]
     if not attempts:
@@ -135,7 +139,7 @@ def find_job_view(snapshot: StateSnapshot, roster: ReportRegistry, name: str) ->
     gathered.nodes.extend([record.node for record in waiting if ref in record.jobs])
     on_node, of_job = _active_findings(snapshot.findings.values())
     view = _build_job_view(ref, gathered, on_node, of_job.get(name, ()))
-    swaps = _gather_swaps(roster.get(each) for each in snapshot.nodes).get(name, ())
+    swaps = _gather_swaps(registry.get(each) for each in snapshot.nodes).get(name, ())
     return replace(view, ranks=tuple(sorted(ranks, key=lambda each: (each.status.rank, each.node))), swaps=swaps)
 
 
@@ -194,7 +198,7 @@ def _build_job_view(
         if finding.component.kind is not ComponentKind.RANK or finding.component.name.startswith(own)
     ]
     newest = sorted(concluded, key=lambda f: (-f.last_seen, f.id))
-    gravest = sorted([*newest, *said], key=lambda f: (-f.severity.rank, f.first_seen, f.id))
+    most_severe = sorted([*newest, *said], key=lambda f: (-f.severity.rank, f.first_seen, f.id))
     shares, phases = job.shares, Counter[str]()
     for share in shares:
         for phase, count in share.phases.items():
@@ -211,5 +215,5 @@ def _build_job_view(
         phase=min(phases, key=lambda phase: (-phases[phase], phase), default=""),
         at=max([share.at for share in shares], default=0.0),
         verdicts=tuple(finding.summary for finding in newest),
-        findings=tuple(gravest[:FINDINGS_LISTED]),
+        findings=tuple(most_severe[:FINDINGS_LISTED]),
     )

@@ -31,7 +31,7 @@ class BrowserPages(Protocol):
     always: Sequence[BaseRoute]  # also on a standby
     leading: Sequence[BaseRoute]
 
-    async def standing_by(self, request: Request, word: str) -> Response:
+    async def show_standby(self, request: Request, word: str) -> Response:
         """Return the page of a standby, with what it waits for."""
 
 
@@ -50,11 +50,11 @@ class LeaderGateway:
             *(pages.always if pages else ()),
             Route("/{path:path}", self._refused, methods=METHODS),
         ]
-        self._standing_by = Starlette(routes=routes, lifespan=self._lifespan)
+        self._standby_app = Starlette(routes=routes, lifespan=self._lifespan)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request, or the server's lifespan."""
-        app = self._standing_by if self._leading is None or scope["type"] == "lifespan" else self._leading
+        app = self._standby_app if self._leading is None or scope["type"] == "lifespan" else self._leading
         await app(scope, receive, send)
 
     def lead(self, service: HandlerContext) -> None:
@@ -78,7 +78,7 @@ class LeaderGateway:
 
     async def _refused(self, request: Request) -> Response:
         if self._pages is not None and request.method == "GET" and "text/html" in request.headers.get("accept", ""):
-            return await self._pages.standing_by(request, self.word)
+            return await self._pages.show_standby(request, self.word)
         todo = "use the replica whose /healthz answers 200"
         return json_response(
             Problem(error=f"this replica is a standby: {self.word}", todo=todo), 503, {"retry-after": "1"}

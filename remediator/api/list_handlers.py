@@ -71,7 +71,7 @@ class SharedResult(Generic[T]):
 
 def encoded_job_list(service: HandlerContext) -> bytes:
     """Return all jobs, encoded."""
-    found = list_job_views(service.engine.snapshot, service.roster)
+    found = list_job_views(service.engine.snapshot, service.report_registry)
     return encode_message(JobList(at=service.clock.wall(), jobs=found))
 
 
@@ -93,7 +93,10 @@ async def show_gpus(request: Request) -> Response:
     def found() -> Response:
         now = service.clock.wall()
         return json_response(
-            GpuList(at=now, gpus=list_gpu_views(service.engine.snapshot, service.roster, now, pattern, after, limit))
+            GpuList(
+                at=now,
+                gpus=list_gpu_views(service.engine.snapshot, service.report_registry, now, pattern, after, limit),
+            )
         )
 
     return await asyncio.to_thread(found)
@@ -110,7 +113,7 @@ async def show_job(request: Request) -> Response:
     service, name = handler_context_of(request), request.path_params["job"]
 
     def found() -> Response:
-        view = find_job_view(service.engine.snapshot, service.roster, name)
+        view = find_job_view(service.engine.snapshot, service.report_registry, name)
         if view is None:
             raise Refusal(404, f"no node has a rank of job {name}", "see 'healthctl jobs list'")
         return json_response(view)
@@ -207,7 +210,7 @@ async def show_stragglers(request: Request) -> Response:
     """`GET /v1/stragglers`."""
     service = handler_context_of(request)
     return await asyncio.to_thread(
-        lambda: json_response(StragglerList(list_straggler_views(service.engine.snapshot, service.roster)))
+        lambda: json_response(StragglerList(list_straggler_views(service.engine.snapshot, service.report_registry)))
     )
 
 
@@ -254,23 +257,23 @@ def _build_lemon_view(finding: Finding, snapshot: StateSnapshot, incident: str) 
     )
 
 
-def list_straggler_views(snapshot: StateSnapshot, roster: ReportRegistry) -> tuple[StragglerView, ...]:
+def list_straggler_views(snapshot: StateSnapshot, registry: ReportRegistry) -> tuple[StragglerView, ...]:
     """Return what slows jobs down now, the slowest first."""
     incidents = {name: incident.id for incident in snapshot.incidents.values() for name in incident.findings}
     found = [
-        _build_straggler_view(finding, roster, incidents.get(finding.id, ""))
+        _build_straggler_view(finding, registry, incidents.get(finding.id, ""))
         for finding in snapshot.findings.values()
         if finding.active and finding.origin.startswith(_STRAGGLER)
     ]
     return tuple(sorted(found, key=lambda each: (-each.excess, each.job, each.node)))
 
 
-def _build_straggler_view(finding: Finding, roster: ReportRegistry, incident: str) -> StragglerView:
+def _build_straggler_view(finding: Finding, registry: ReportRegistry, incident: str) -> StragglerView:
     told = finding.evidence
     job, attempt = str(told.get("job", "")), int(_evidence_number(told, "attempt"))
     ranks = tuple(int(rank) for rank in str(told.get("ranks", "")).split(", ") if rank.isdecimal())
     blamed = finding.component.kind is not ComponentKind.RANK
-    entry = roster.get(finding.node)
+    entry = registry.get(finding.node)
     stages = [
         each.pipeline_stage
         for each in (entry.ranks if entry is not None else ())

@@ -51,7 +51,7 @@ async def list_nodes(request: Request) -> Response:
 
     def listed() -> Response:
         return json_response(
-            node_list_view(service.engine.snapshot, service.roster, service.clock.wall(), after, limit)
+            node_list_view(service.engine.snapshot, service.report_registry, service.clock.wall(), after, limit)
         )
 
     return await asyncio.to_thread(listed)
@@ -64,7 +64,9 @@ async def show_node(request: Request) -> Response:
     record = snapshot.nodes.get(name)
     if record is None:
         raise Refusal(404, f"no node {name} has ever reported", "see 'healthctl nodes list'")
-    return json_response(await asyncio.to_thread(node_view, record, snapshot, service.roster, service.clock.wall()))
+    return json_response(
+        await asyncio.to_thread(node_view, record, snapshot, service.report_registry, service.clock.wall())
+    )
 
 
 async def list_incidents(request: Request) -> Response:

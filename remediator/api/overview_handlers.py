@@ -42,7 +42,7 @@ async def show_overview(request: Request) -> Response:
 
 
 def _build_overview(service: HandlerContext, told: int) -> OverviewView:
-    now, snapshot, roster = service.clock.wall(), service.engine.snapshot, service.roster
+    now, snapshot, registry = service.clock.wall(), service.engine.snapshot, service.report_registry
     rules, listing = service.engine.settings.policy.by_name, HistoryQueries(service.journal.engine)
     seen = _build_status(service, snapshot, now)
     incidents = render.order_worst_incidents(snapshot)
@@ -61,25 +61,20 @@ def _build_overview(service: HandlerContext, told: int) -> OverviewView:
         **asdict(replace(seen, blocked=tuple(blocked[:LISTED_MAX]))),
         blocked_more=max(0, len(blocked) - LISTED_MAX),
         incidents=render.incident_overviews(chosen, snapshot, decisions, rules),
-        nodes=render.incident_node_views(chosen, snapshot, roster, now),
+        nodes=render.incident_node_views(chosen, snapshot, registry, now),
         awaiting=tuple(waiting[:LISTED_MAX]),
         awaiting_more=max(0, len(waiting) - LISTED_MAX),
         cordoned=render.operator_cordoned_nodes(snapshot),
-        untended=render.unhealthy_unassigned_nodes(snapshot, roster, now),
-        silenced=render.silence_summary(list_open_silences(snapshot.standing)),
-        heard=render.report_freshness_view(snapshot, roster, now),
+        untended=render.unhealthy_unassigned_nodes(snapshot, registry, now),
+        silenced=render.silence_summary(list_open_silences(snapshot.operator_overrides)),
+        heard=render.report_freshness_view(snapshot, registry, now),
         lacking=lacking,
     )
 
 
 def _build_status(service: HandlerContext, snapshot: StateSnapshot, now: float) -> StatusView:
     view = status_view(
-        service.config.cluster,
-        version("gpu-healthd"),
-        service.engine.settings,
-        snapshot,
-        service.roster,
-        now,
+        service.config.cluster, version("gpu-healthd"), service.engine.settings, snapshot, service.report_registry, now
     )
     trouble = (service.engine.trouble,) if service.engine.trouble else ()
     word = service.performer.scheduler_word

@@ -14,10 +14,10 @@ from remediator.fleet.report_registry import ReportRegistry
 from remediator.model.blocked_reasons import parse_incident_blocker
 from remediator.model.journal_records import Action, Decision, Incident, IncidentState
 from remediator.model.override_records import AlertSilence
-from remediator.model.plan_steps import ONLY_TELLING
+from remediator.model.plan_steps import NON_DISRUPTIVE
 from remediator.model.scheduler_hold import HoldOwner
 from remediator.model.views import NodeView
-from remediator.model.views_overview import HeardView, NamedNodes, SilencedView, ToldIncident
+from remediator.model.views_overview import IncidentSummary, NamedNodes, ReportFreshness, SilencedView
 from remediator.state.node_index import is_in_cluster
 from vocabulary.finding import Finding
 from vocabulary.health import Health
@@ -25,7 +25,6 @@ from vocabulary.order import TRAINER_ORDERS
 
 NAMES_MAX = 20
 FINDINGS_MAX, ACTIONS_MAX = 20, 20  # per incident
-_TELLING = {verb.value for verb in ONLY_TELLING}
 _TO_RANKS = {kind.value for kind in TRAINER_ORDERS}
 
 
@@ -45,7 +44,7 @@ def incident_overviews(
     snapshot: StateSnapshot,
     decisions: Mapping[str, Decision],
     rules: Mapping[str, PolicyRule],
-) -> tuple[ToldIncident, ...]:
+) -> tuple[IncidentSummary, ...]:
     """Return each incident with its current details; `decisions` by id, as far as known."""
     actions: dict[str, list[Action]] = {incident.id: [] for incident in chosen}
     for action in snapshot.actions.values():
@@ -62,7 +61,7 @@ def _incident_overview(
     actions: Sequence[Action],
     decision: Decision | None,
     rules: Mapping[str, PolicyRule],
-) -> ToldIncident:
+) -> IncidentSummary:
     live = sorted(
         _active_incident_findings(incident, snapshot), key=lambda each: (-each.severity.rank, each.first_seen, each.id)
     )
@@ -73,12 +72,12 @@ def _incident_overview(
     partly = not incident.injected and any(finding.injected for finding in _known_findings(incident, snapshot))
     known = asdict(view) | {"proposed": list_proposed_stages(incident, rules), "partly_injected": partly}
     left = max(0, len(live) - FINDINGS_MAX), max(0, len(ended) - ACTIONS_MAX)
-    return ToldIncident(**known, findings_more=left[0], actions_more=left[1])
+    return IncidentSummary(**known, findings_more=left[0], actions_more=left[1])
 
 
 def _action_weight(action: Action) -> tuple[int, float, str]:
     """Sort key: changes of a node first, notifications last, then the newest. A plan may have hundreds of actions."""
-    kind = 0 if action.verb in _TELLING else 1 if action.verb in _TO_RANKS else 2
+    kind = 0 if action.verb in NON_DISRUPTIVE else 1 if action.verb in _TO_RANKS else 2
     return kind, action.planned_at, action.id
 
 
@@ -91,12 +90,12 @@ def _active_incident_findings(incident: Incident, snapshot: StateSnapshot) -> li
 
 
 def incident_node_views(
-    chosen: Iterable[Incident], snapshot: StateSnapshot, roster: ReportRegistry, now: float
+    chosen: Iterable[Incident], snapshot: StateSnapshot, registry: ReportRegistry, now: float
 ) -> tuple[NodeView, ...]:
     """Return the nodes that these incidents are about; none for group incidents."""
     about = {incident.node: incident.id for incident in chosen if incident.node in snapshot.nodes}
     return tuple(
-        node_summary_view(snapshot.nodes[name], snapshot, roster.get(name), of, now) for name, of in about.items()
+        node_summary_view(snapshot.nodes[name], snapshot, registry.get(name), of, now) for name, of in about.items()
     )
 
 
@@ -118,7 +117,7 @@ def operator_cordoned_nodes(snapshot: StateSnapshot) -> NamedNodes:
     return _named_nodes(name for name in held if name in snapshot.nodes and is_in_cluster(snapshot.nodes[name]))
 
 
-def unhealthy_unassigned_nodes(snapshot: StateSnapshot, roster: ReportRegistry, now: float) -> NamedNodes:
+def unhealthy_unassigned_nodes(snapshot: StateSnapshot, registry: ReportRegistry, now: float) -> NamedNodes:
     """Return self-reported unhealthy nodes without an incident."""
     spoken_of = {incident.node for incident in snapshot.incidents.values()}
     found = (
@@ -126,23 +125,23 @@ def unhealthy_unassigned_nodes(snapshot: StateSnapshot, roster: ReportRegistry, 
         for record in snapshot.nodes.values()
         if record.node not in spoken_of
         and is_in_cluster(record)
-        and _node_health(roster, record.node, now) is Health.UNHEALTHY
+        and _node_health(registry, record.node, now) is Health.UNHEALTHY
     )
     return _named_nodes(found)
 
 
-def _node_health(roster: ReportRegistry, node: str, now: float) -> Health:
-    entry = roster.get(node)
+def _node_health(registry: ReportRegistry, node: str, now: float) -> Health:
+    entry = registry.get(node)
     return entry.health_at(now) if entry is not None else Health.UNKNOWN
 
 
-def report_freshness_view(snapshot: StateSnapshot, roster: ReportRegistry, now: float) -> HeardView:
+def report_freshness_view(snapshot: StateSnapshot, registry: ReportRegistry, now: float) -> ReportFreshness:
     """Return how recent the reports are."""
-    entries = [roster.get(record.node) for record in snapshot.nodes.values() if is_in_cluster(record)]
+    entries = [registry.get(record.node) for record in snapshot.nodes.values() if is_in_cluster(record)]
     known = [entry for entry in entries if entry is not None]
     fresh = sum(now - entry.seen_at <= entry.ttl_s for entry in known)
     oldest = min((entry.seen_at for entry in known), default=None)
-    return HeardView(len(entries), fresh, len(entries) - len(known), oldest)
+    return ReportFreshness(len(entries), fresh, len(entries) - len(known), oldest)
 
 
 def silence_summary(silences: Sequence[AlertSilence]) -> SilencedView:

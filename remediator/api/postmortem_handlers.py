@@ -62,7 +62,7 @@ def _load_incident_history(service: HandlerContext, incident_id: str) -> Inciden
     attempts = _newest_job_attempts(actions)
     until = min(now, incident.opened_at + RETURNS_WITHIN_S)
     nodes = {incident.node, *(action.node for action in actions)}
-    entries = {node: entry for node in nodes if (entry := service.roster.get(node)) is not None}
+    entries = {node: entry for node in nodes if (entry := service.report_registry.get(node)) is not None}
     return IncidentHistory(
         incident=incident,
         as_of=now,

@@ -32,7 +32,7 @@ class TokenBuckets:
         self._take(key, left, 1.0)
         return 0.0
 
-    def owes_s(self, key: str) -> float:
+    def retry_after_s(self, key: str) -> float:
         """Return the seconds until the charged tokens are refilled; 0 without debt."""
         return max(0.0, -self._now_left(key) / self._per_s)
 

@@ -23,19 +23,19 @@ from remediator.model.journal_records import (
     NodeRecord,
 )
 from remediator.model.plan_steps import StepRun, StepState, Verb
-from remediator.model.scheduler_hold import NodeHold
+from remediator.model.scheduler_hold import SchedulerNodeState
 from remediator.model.views import (
     ActionView,
     DecisionView,
     EventView,
     IncidentList,
     IncidentView,
-    Lack,
+    MissingOutcome,
     NodeList,
     NodeView,
     NoteView,
+    SettlementView,
     StepView,
-    WordView,
 )
 from vocabulary.finding import Finding
 from vocabulary.health import Health
@@ -43,10 +43,10 @@ from vocabulary.messages.wire import Versions
 from vocabulary.order import OrderState
 
 
-def node_view(record: NodeRecord, snapshot: StateSnapshot, roster: ReportRegistry, now: float) -> NodeView:
+def node_view(record: NodeRecord, snapshot: StateSnapshot, registry: ReportRegistry, now: float) -> NodeView:
     """Build one node's view in full."""
     incident = next((i.id for i in snapshot.incidents.values() if i.node == record.node), "")
-    entry = roster.get(record.node)
+    entry = registry.get(record.node)
     findings = [f for f in snapshot.findings.values() if f.node == record.node and f.active]
     return replace(
         node_summary_view(record, snapshot, entry, incident, now),
@@ -56,13 +56,13 @@ def node_view(record: NodeRecord, snapshot: StateSnapshot, roster: ReportRegistr
     )
 
 
-def node_list_view(snapshot: StateSnapshot, roster: ReportRegistry, now: float, after: str, limit: int) -> NodeList:
+def node_list_view(snapshot: StateSnapshot, registry: ReportRegistry, now: float, after: str, limit: int) -> NodeList:
     """Build up to so many nodes after `after`, by name, without GPUs, ranks and findings."""
     names = sorted(name for name in snapshot.nodes if name > after)[:limit]
     incidents = {incident.node: incident.id for incident in snapshot.incidents.values()}
     return NodeList(
         tuple(
-            node_summary_view(snapshot.nodes[name], snapshot, roster.get(name), incidents.get(name, ""), now)
+            node_summary_view(snapshot.nodes[name], snapshot, registry.get(name), incidents.get(name, ""), now)
             for name in names
         )
     )
@@ -88,7 +88,7 @@ def node_summary_view(
     )
 
 
-def _hold_owner_text(hold: NodeHold | None) -> str:
+def _hold_owner_text(hold: SchedulerNodeState | None) -> str:
     if hold is None or hold.schedulable:
         return ""
     return "?" if hold.schedulable is None else hold.owner.value
@@ -130,7 +130,7 @@ def incident_view(
 
 def settlement_view(
     findings: Sequence[Finding], words: Mapping[str, Settlement], nodes: Mapping[str, NodeRecord], after_s: float
-) -> WordView | None:
+) -> SettlementView | None:
     """Build the operator's last settlement of active findings; `words` by finding, `after_s`: how long they count."""
     last = max(words.values(), key=lambda word: word.at, default=None)
     if last is None:
@@ -140,7 +140,7 @@ def settlement_view(
         for finding in findings
         if finding.id in words and finding.node in nodes
     ]
-    return WordView(last.said, last.at, min((end for end in ends if end is not None), default=None))
+    return SettlementView(last.said, last.at, min((end for end in ends if end is not None), default=None))
 
 
 def incident_list_view(
@@ -162,12 +162,12 @@ def incident_list_view(
 
 
 def _step_views(incident: Incident, untold: AbstractSet[str]) -> tuple[StepView, ...]:
-    def lacks(run: StepRun) -> Lack:
+    def lacks(run: StepRun) -> MissingOutcome:
         if run.state is not StepState.SUCCEEDED:
-            return Lack.NOTHING
+            return MissingOutcome.NOTHING
         if run.step.verb is Verb.REPLACE and _awaits_part(incident):
-            return Lack.PART
-        return Lack.TOLD_NOBODY if run.actions and untold >= set(run.actions) else Lack.NOTHING
+            return MissingOutcome.PART
+        return MissingOutcome.TOLD_NOBODY if run.actions and untold >= set(run.actions) else MissingOutcome.NOTHING
 
     runs = [run for stage in incident.plan for run in stage]
     return tuple(StepView(str(run.step), run.state.value, run.detail, lacks(run)) for run in runs)
@@ -194,7 +194,7 @@ def action_view(action: Action) -> ActionView:
         incident=action.incident,
         why=action.reason,
         on_stop="" if action.state.final else stop_effect(action).value,
-        lacks=Lack.TOLD_NOBODY if action.untold else Lack.NOTHING,
+        lacks=MissingOutcome.TOLD_NOBODY if action.untold else MissingOutcome.NOTHING,
         began_at=action.began_at,
     )
 

@@ -62,7 +62,7 @@ async def accept_report(request: Request) -> Response:
     _limit_node_rate(service, node)
     message = _decode_report(body, node)
     check_admission(service)  # before the registry takes it: known findings are not submitted to the engine again
-    before, entry = service.roster.take(message, service.clock.wall())
+    before, entry = service.report_registry.take(message, service.clock.wall())
     if entry is not before:
         telemetry_handlers.accept_report_telemetry(service, message)
     written = _submit_report_changes(service, message, before, entry)
@@ -71,8 +71,8 @@ async def accept_report(request: Request) -> Response:
     acked = message.changes[-1].seq if message.changes else 0
     now = service.clock.monotonic()
     service.report_times.count(now - begun)
-    wish = service.telemetry.wish(node, now)
-    return json_response(ReportReply(acked_seq=acked, epoch=service.engine.epoch, telemetry=wish))
+    telemetry = service.telemetry.pending_request(node, now)
+    return json_response(ReportReply(acked_seq=acked, epoch=service.engine.epoch, telemetry=telemetry))
 
 
 async def poll_orders(request: Request) -> Response:
@@ -86,8 +86,8 @@ async def poll_orders(request: Request) -> Response:
             raise Refusal(429, f"node {node} already has {service.gate.limits.polls_per_node} open polls", "", 1)
         found = await _wait_for_orders(service, node, known, wait_s, lambda: check_open_request(request))
     now = service.clock.monotonic()
-    wish = service.telemetry.wish(node, now) if service.telemetry.untold(node, now) else None
-    return json_response(OrdersReply(orders=found, telemetry=wish))
+    telemetry = service.telemetry.pending_request(node, now) if service.telemetry.untold(node, now) else None
+    return json_response(OrdersReply(orders=found, telemetry=telemetry))
 
 
 async def accept_order_update(request: Request) -> Response:
@@ -157,7 +157,7 @@ def _limit_node_rate(service: HandlerContext, node: str) -> None:
     Raises:
         Refusal: 429, it exceeds its share; the node keeps its news and retries.
     """
-    if (wait_s := service.gate.news.owes_s(node)) > 0:
+    if (wait_s := service.gate.news.retry_after_s(node)) > 0:
         most = service.gate.limits.news_per_s
         words = f"node {node} reports more than {most:g} changes per second; nothing was accepted"
         raise Refusal(429, words, "retry later", math.ceil(wait_s))
@@ -165,7 +165,7 @@ def _limit_node_rate(service: HandlerContext, node: str) -> None:
 
 def _charge_report_weight(service: HandlerContext, message: Report, asserted: frozenset[str], *, moved: bool) -> None:
     """Charge a report's weight; one that only repeats known facts is free."""
-    weight = len(message.changes) + service.roster.news_in(message.node, asserted)
+    weight = len(message.changes) + service.report_registry.news_in(message.node, asserted)
     weight += (
         len(message.active) + len(message.ranks) + len(message.swaps)
     ) // REPEATED_PER_PIECE + PLACEMENT_WEIGHS * moved
@@ -187,14 +187,14 @@ def _submit_report_changes(
         submit_input(service, PlacementChanged(at=now, node=message.node, jobs=entry.jobs, worlds=worlds))
     if current and (before is None or _inventory_input(before, now) != _inventory_input(entry, now)):
         submit_input(service, _inventory_input(entry, now))
-    if not message.changes and (not current or service.roster.knows(message.node, asserted)):
+    if not message.changes and (not current or service.report_registry.knows(message.node, asserted)):
         return None
     active: tuple[Finding, ...] | None = message.active if current else None
     changes = tuple(change.finding for change in message.changes)
     news = FindingsReported(at=now, node=message.node, boot_id=message.boot_id, changes=changes, active=active)
     written = submit_input(service, news)
     if current:
-        written.add_done_callback(lambda _: service.roster.told(message.node, asserted))
+        written.add_done_callback(lambda _: service.report_registry.mark_applied(message.node, asserted))
     return written
 
 

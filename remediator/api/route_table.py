@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from remediator.api import (
     alert_handlers,
     audit_handlers,
@@ -22,25 +24,25 @@ from remediator.api import (
     token_handlers,
 )
 from remediator.api.access_control import Access
-from remediator.api.endpoint import Endpoint, Query, make_get_endpoint, make_post_endpoint
+from remediator.api.endpoint import Endpoint, Handler, Query, make_get_endpoint, make_post_endpoint
 from remediator.api.query_parameters import AFTER, IF_MATCH, KEY, LIMIT, RESUME, SINCE, WAIT
 from remediator.model.credentials import TokenList
 from remediator.model.views import (
     Approval,
+    CommandText,
     EventList,
-    HoldWish,
+    HoldRequest,
     IncidentList,
     IncidentView,
     NodeList,
     NodeView,
     Rotation,
     StatusView,
-    TokenWish,
-    UncordonWish,
-    Words,
+    TokenRequest,
+    UncordonRequest,
 )
-from remediator.model.views_actions import ActionList, AwaitingList, BreakerView, ModeWish
-from remediator.model.views_alerts import AlertList, AlertTest, AlertTested, SilenceList, SilenceView, SilenceWish
+from remediator.model.views_actions import ActionList, AwaitingList, BreakerView, ModeRequest
+from remediator.model.views_alerts import AlertList, AlertTest, AlertTested, SilenceList, SilenceRequest, SilenceView
 from remediator.model.views_audit import AuditView
 from remediator.model.views_detectors import LemonList, StragglerList
 from remediator.model.views_evidence import EvidenceList
@@ -54,6 +56,12 @@ from vocabulary.order import OrderUpdate
 _get, _post = make_get_endpoint, make_post_endpoint
 _NODE, _ADMIN, _OPERATOR, _VIEWER, _ANYONE = Access.NODE, Access.ADMIN, Access.OPERATOR, Access.VIEWER, Access.ANYONE
 _INCIDENT = "/v1/incidents/{incident}"
+
+
+def _command(path: str, handler: Handler, about: str, *headers: Query, body: Any = CommandText) -> Endpoint:
+    """An operator's command, which takes only a text if not said otherwise."""
+    return _post(path, _OPERATOR, handler, body, None, about, headers)
+
 
 ENDPOINTS: tuple[Endpoint, ...] = (
     _post(
@@ -167,47 +175,19 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "The node's last hour of telemetry, requested from the node.",
         (WAIT,),
     ),
-    _post(
-        "/v1/nodes/{node}/hold", _OPERATOR, node_override_handlers.hold_node, HoldWish, None, "Place an operator hold."
-    ),
-    _post(
-        "/v1/nodes/{node}/release",
-        _OPERATOR,
-        node_override_handlers.release_node,
-        Words,
-        None,
-        "End the operator hold.",
-    ),
-    _post(
-        "/v1/nodes/{node}/cordon",
-        _OPERATOR,
-        node_override_handlers.cordon_node,
-        Words,
-        None,
-        "Cordon the node in the caller's name.",
-    ),
-    _post(
+    _command("/v1/nodes/{node}/hold", node_override_handlers.hold_node, "Place an operator hold.", body=HoldRequest),
+    _command("/v1/nodes/{node}/release", node_override_handlers.release_node, "End the operator hold."),
+    _command("/v1/nodes/{node}/cordon", node_override_handlers.cordon_node, "Cordon the node in the caller's name."),
+    _command(
         "/v1/nodes/{node}/uncordon",
-        _OPERATOR,
         node_override_handlers.uncordon_node,
-        UncordonWish,
-        None,
         "Uncordon the node, whoever holds it.",
+        body=UncordonRequest,
     ),
-    _post(
-        "/v1/nodes/{node}/retire",
-        _OPERATOR,
-        node_override_handlers.retire_node,
-        Words,
-        None,
-        "Remove the node from the cluster.",
-    ),
-    _post(
+    _command("/v1/nodes/{node}/retire", node_override_handlers.retire_node, "Remove the node from the cluster."),
+    _command(
         "/v1/nodes/{node}/unretire",
-        _OPERATOR,
         node_override_handlers.unretire_node,
-        Words,
-        None,
         "Return the node to the cluster, on probation.",
     ),
     _get(
@@ -241,36 +221,13 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "List the bundles; with 'order', return that bundle.",
         (Query("order", "string", "the order that requested it"),),
     ),
-    _post(
-        f"{_INCIDENT}/approve",
-        _OPERATOR,
-        operator_handlers.approve_plan_step,
-        Approval,
-        None,
-        "Approve what the incident awaits.",
+    _command(
+        f"{_INCIDENT}/approve", operator_handlers.approve_plan_step, "Approve what the incident awaits.", body=Approval
     ),
-    _post(
-        f"{_INCIDENT}/acknowledge",
-        _OPERATOR,
-        incident_handlers.acknowledge_incident,
-        Words,
-        None,
-        "Assign it to the caller.",
-        (IF_MATCH,),
-    ),
-    _post(
-        f"{_INCIDENT}/notes",
-        _OPERATOR,
-        incident_handlers.add_incident_note,
-        Words,
-        None,
-        "Add a note.",
-        (IF_MATCH, KEY),
-    ),
-    _post(f"{_INCIDENT}/resolve", _OPERATOR, incident_handlers.resolve_incident, Words, None, "Close it.", (IF_MATCH,)),
-    _post(
-        f"{_INCIDENT}/reopen", _OPERATOR, incident_handlers.reopen_incident, Words, None, "Open it again.", (IF_MATCH,)
-    ),
+    _command(f"{_INCIDENT}/acknowledge", incident_handlers.acknowledge_incident, "Assign it to the caller.", IF_MATCH),
+    _command(f"{_INCIDENT}/notes", incident_handlers.add_incident_note, "Add a note.", IF_MATCH, KEY),
+    _command(f"{_INCIDENT}/resolve", incident_handlers.resolve_incident, "Close it.", IF_MATCH),
+    _command(f"{_INCIDENT}/reopen", incident_handlers.reopen_incident, "Open it again.", IF_MATCH),
     _get(
         "/v1/actions",
         _VIEWER,
@@ -279,21 +236,19 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "Actions, newest first.",
         (Query("state", "string", "open, ended or all; default: open"), LIMIT),
     ),
-    _post(
-        "/v1/actions/{action:path}/cancel", _OPERATOR, cluster_handlers.cancel_action, Words, None, "Cancel the action."
-    ),
-    _post("/v1/mode", _OPERATOR, cluster_handlers.set_automation_mode, ModeWish, None, "Set the automation mode."),
+    _command("/v1/actions/{action:path}/cancel", cluster_handlers.cancel_action, "Cancel the action."),
+    _command("/v1/mode", cluster_handlers.set_automation_mode, "Set the automation mode.", body=ModeRequest),
     _get("/v1/alerts", _VIEWER, alert_handlers.list_alerts, AlertList, "Notifications, newest first.", (LIMIT,)),
     _get("/v1/alerts/silences", _VIEWER, alert_handlers.list_silences, SilenceList, "Silences that have not ended."),
     _post(
         "/v1/alerts/silences",
         _OPERATOR,
         alert_handlers.create_silence,
-        SilenceWish,
+        SilenceRequest,
         SilenceView,
         "Mute notifications for a time.",
     ),
-    _post("/v1/alerts/silences/{silence}/end", _OPERATOR, alert_handlers.end_silence, Words, None, "End a silence."),
+    _command("/v1/alerts/silences/{silence}/end", alert_handlers.end_silence, "End a silence."),
     _post(
         "/v1/alerts/test",
         _OPERATOR,
@@ -306,9 +261,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     _get("/v1/lemons", _VIEWER, list_handlers.show_lemons, LemonList, "Suspected lemon nodes."),
     _get("/v1/stragglers", _VIEWER, list_handlers.show_stragglers, StragglerList, "Stragglers: what slows jobs down."),
     _get("/v1/breaker", _VIEWER, list_handlers.show_breaker, BreakerView, "The breaker, and every limit with its use."),
-    _post(
-        "/v1/breaker/reset", _OPERATOR, incident_handlers.reset_circuit_breaker, Words, None, "Allow isolations again."
-    ),
+    _command("/v1/breaker/reset", incident_handlers.reset_circuit_breaker, "Allow isolations again."),
     _get(
         "/v1/events",
         _VIEWER,
@@ -345,7 +298,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "/v1/tokens",
         _ADMIN,
         token_handlers.issue_token,
-        TokenWish,
+        TokenRequest,
         NewToken,
         "Issue a token; only this response contains it.",
     ),

@@ -26,12 +26,12 @@ def status_view(
     version: str,
     settings: DecisionSettings,
     snapshot: StateSnapshot,
-    roster: ReportRegistry,
+    registry: ReportRegistry,
     now: float,
 ) -> StatusView:
     """Build the status; the caller adds what only it knows."""
-    settings = effective_settings(snapshot.standing, settings)
-    entries = [roster.get(node) for node in snapshot.nodes]
+    settings = effective_settings(snapshot.operator_overrides, settings)
+    entries = [registry.get(node) for node in snapshot.nodes]
     health = Counter((e.health_at(now) if e else Health.UNKNOWN).value for e in entries)
     return StatusView(
         cluster=cluster,
@@ -48,7 +48,7 @@ def status_view(
         incidents_open=len(snapshot.incidents),
         actions_open=sum(not a.state.final for a in snapshot.actions.values()),
         scheduler="",
-        blocked=blocked_automation_reasons(settings, snapshot, roster, now),
+        blocked=blocked_automation_reasons(settings, snapshot, registry, now),
         mode_by=_mode_origin_text(snapshot),
         breaker=next((i.title for i in snapshot.incidents.values() if i.node == BREAKER), ""),
     )
@@ -60,7 +60,7 @@ def _format_utc_second(at: float) -> str:
 
 
 def _mode_origin_text(snapshot: StateSnapshot) -> str:
-    said = find_mode_override(snapshot.standing)
+    said = find_mode_override(snapshot.operator_overrides)
     return (
         f"{said.actor} since {_format_utc_second(said.since)}" + (f": {said.why}" if said.why else "")
         if said is not None
@@ -69,7 +69,7 @@ def _mode_origin_text(snapshot: StateSnapshot) -> str:
 
 
 def blocked_automation_reasons(
-    settings: DecisionSettings, snapshot: StateSnapshot, roster: ReportRegistry, now: float
+    settings: DecisionSettings, snapshot: StateSnapshot, registry: ReportRegistry, now: float
 ) -> tuple[str, ...]:
     """List everything that blocks automation, as text; cluster-wide reasons first."""
     words = []
@@ -79,12 +79,12 @@ def blocked_automation_reasons(
             "decisions are shown but not executed" if settings.mode is not Mode.APPROVE else "each plan needs approval"
         )
         words.append(f"{mode_sentence_prefix(settings.mode.value)}{f' (set by {by})' if by else ''}: {shown}")
-    words += _shared_blocked_reasons(snapshot, roster, now)
+    words += _shared_blocked_reasons(snapshot, registry, now)
     for incident in sorted(snapshot.incidents.values(), key=lambda i: i.opened_at):
         if incident.node == BREAKER:
             continue
         whys = [f"waits for approval of {a.text} ({a.id})" for a in list_awaited_approvals(incident)]
-        if incident.answer is Answer.HOLD:
+        if incident.answer is Answer.BLOCKED:
             whys.append("is held by a guard")
         if incident.state is IncidentState.WAITING:
             whys.append(f"needs a person: {incident.outcome}")
@@ -92,7 +92,7 @@ def blocked_automation_reasons(
     return tuple(words)
 
 
-def _shared_blocked_reasons(snapshot: StateSnapshot, roster: ReportRegistry, now: float) -> Iterator[str]:
+def _shared_blocked_reasons(snapshot: StateSnapshot, registry: ReportRegistry, now: float) -> Iterator[str]:
     for incident in snapshot.incidents.values():
         if incident.node == BREAKER:
             yield f"the breaker has been open since {_format_utc_second(incident.opened_at)}: {incident.title}"
@@ -100,7 +100,7 @@ def _shared_blocked_reasons(snapshot: StateSnapshot, roster: ReportRegistry, now
     if off:
         yield f"operator hold on {format_count(len(off), 'node')}: {_name_nodes(off)}"
     known = [record.node for record in snapshot.nodes.values() if is_in_cluster(record)]
-    silent = sorted(n for n in known if (e := roster.get(n)) is None or now - e.seen_at > e.ttl_s)
+    silent = sorted(n for n in known if (e := registry.get(n)) is None or now - e.seen_at > e.ttl_s)
     if silent:
         are = "is" if len(silent) == 1 else "are"
         yield f"data is stale: {len(silent)} of {format_count(len(known), 'node')} {are} silent: {_name_nodes(silent)}"

@@ -36,7 +36,7 @@ async def show_node_telemetry(request: Request) -> Response:
                 await asyncio.wait_for(woken.wait(), left_s)
             woken.clear()
             check_open_request(request)
-    entry = service.roster.get(node)
+    entry = service.report_registry.get(node)
     indices = {gpu.pci: gpu.index for gpu in entry.gpus} if entry else {}
     return json_response(service.telemetry.view(node, indices, service.clock.monotonic(), service.clock.wall()))
 

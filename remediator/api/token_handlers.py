@@ -13,28 +13,28 @@ from starlette.responses import Response
 from remediator.api.access_control import audit_actor
 from remediator.api.handler_context import Refusal, decode_request_body, handler_context_of, json_response
 from remediator.model.credentials import Role, TokenList, find_credential_misfit
-from remediator.model.views import Rotation, TokenWish
+from remediator.model.views import Rotation, TokenRequest
 from remediator.store.token_store import EnrolmentRefused
 from vocabulary.messages.wire import Enrolment, NewToken
 
-WISH_BYTES_MAX = 4096
+REQUEST_BYTES_MAX = 4096
 
 T = TypeVar("T")
 
 
 async def issue_token(request: Request) -> Response:
     """`POST /v1/tokens`: only this response contains the token."""
-    wish = await decode_request_body(request, TokenWish, WISH_BYTES_MAX)
-    if why := find_credential_misfit(wish.role, wish.name, wish.uses, replaces=wish.replaces):
+    body = await decode_request_body(request, TokenRequest, REQUEST_BYTES_MAX)
+    if why := find_credential_misfit(body.role, body.name, body.uses, replaces=body.replaces):
         raise Refusal(400, why)
     service = handler_context_of(request)
     now = service.clock.wall()
-    until = None if wish.expires_s is None else now + wish.expires_s
+    until = None if body.expires_s is None else now + body.expires_s
     who = audit_actor(request)
     tokens = service.tokens
     token = await _run_in_database(
         lambda: tokens.issue(
-            wish.role, wish.name, now, actor=who, expires_at=until, uses=wish.uses, replaces=wish.replaces
+            body.role, body.name, now, actor=who, expires_at=until, uses=body.uses, replaces=body.replaces
         )
     )
     return json_response(NewToken(token))
@@ -47,15 +47,15 @@ async def list_tokens(request: Request) -> Response:
 
 async def rotate_token(request: Request) -> Response:
     """`POST /v1/tokens/rotate`: a new token for a name; its old ones end after the overlap."""
-    wish = await decode_request_body(request, Rotation, WISH_BYTES_MAX)
+    body = await decode_request_body(request, Rotation, REQUEST_BYTES_MAX)
     service, who = handler_context_of(request), audit_actor(request)
     now = service.clock.wall()
-    if wish.role is Role.JOIN:
+    if body.role is Role.JOIN:
         raise Refusal(400, "join secrets cannot be rotated; revoke this one and issue another")
     try:
-        until = None if wish.expires_s is None else now + wish.expires_s
+        until = None if body.expires_s is None else now + body.expires_s
         token = await _run_in_database(
-            lambda: service.tokens.rotate(wish.role, wish.name, now, wish.overlap_s, actor=who, expires_at=until)
+            lambda: service.tokens.rotate(body.role, body.name, now, body.overlap_s, actor=who, expires_at=until)
         )
     except LookupError as error:
         raise Refusal(404, str(error.args[0])) from error
@@ -74,14 +74,14 @@ async def revoke_token(request: Request) -> Response:
 
 async def enrol_node(request: Request) -> Response:
     """`POST /v1/enrol`: a node's own token for a join secret. A node that made its token itself may retry."""
-    wish = await decode_request_body(request, Enrolment, WISH_BYTES_MAX)
-    if why := find_credential_misfit(Role.NODE, wish.node, None, replaces=False):
+    body = await decode_request_body(request, Enrolment, REQUEST_BYTES_MAX)
+    if why := find_credential_misfit(Role.NODE, body.node, None, replaces=False):
         raise Refusal(400, why)
     service, who, secret = handler_context_of(request), audit_actor(request), request.state.secret
     now = service.clock.wall()
     try:
         tokens, by = service.tokens, f"join secret {who}"
-        token = await _run_in_database(lambda: tokens.enrol(secret, wish.node, now, mine=wish.digest, actor=by))
+        token = await _run_in_database(lambda: tokens.enrol(secret, body.node, now, mine=body.digest, actor=by))
     except EnrolmentRefused as error:
         raise Refusal(403, str(error), "ask an admin") from error
     return json_response(NewToken(token))

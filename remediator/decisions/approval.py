@@ -7,19 +7,19 @@ from collections.abc import Mapping
 from remediator.decisions.policy import PolicyRule
 from remediator.model.journal_records import Answer, Incident, IncidentState
 from remediator.model.plan_steps import Mode, StepState, step_key
-from remediator.model.views import Awaited
+from remediator.model.views import PendingApproval
 
-_NOT_DONE = frozenset({Answer.HOLD, Answer.APPROVE, Answer.RECOMMEND, Answer.OBSERVE})
+_NOT_DONE = frozenset({Answer.BLOCKED, Answer.APPROVE, Answer.RECOMMEND, Answer.OBSERVE})
 
 
-def list_awaited_approvals(incident: Incident) -> tuple[Awaited, ...]:
+def list_awaited_approvals(incident: Incident) -> tuple[PendingApproval, ...]:
     """Return what awaits approval in an open incident: its decision, or steps of its plan."""
     if incident.state is IncidentState.CLOSED:
         return ()
     if incident.answer is Answer.APPROVE and incident.decision not in incident.approved:
-        return (Awaited(incident.decision, f"the plan of {incident.rule}"),)
+        return (PendingApproval(incident.decision, f"the plan of {incident.rule}"),)
     waiting = [
-        Awaited(step_key(incident.decision, stage, index, run.key), str(run.step))
+        PendingApproval(step_key(incident.decision, stage, index, run.key), str(run.step))
         for stage, runs in enumerate(incident.plan)
         for index, run in enumerate(runs)
         if run.state is StepState.PENDING and run.step.mode is Mode.APPROVE and run.detail

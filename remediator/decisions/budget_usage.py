@@ -43,7 +43,7 @@ def describe_budget_limits(
     words.append(
         f"breaker: opens at {format_count(breaker_trip_level(budget, nodes_total), 'node')} isolated; now {held}"
     )
-    for verb, times in sorted(failed.items()) or [("deeds", 0)]:
+    for verb, times in sorted(failed.items()) or [("actions", 0)]:
         words.append(
             f"failures: {verb} failed for {format_count(times, 'incident')} in a row; the breaker opens at {budget.breaker_failures}"
         )

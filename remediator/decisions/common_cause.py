@@ -105,7 +105,7 @@ def detect_common_cause(
     recent = finding.last_seen > now - _search_window_s(budget)
     if recent or finding.active:  # old news is not part of the current event, unless the node still asserts it
         at = min(finding.last_seen, now) if recent else now  # its clock may be wrong, and so may a whole rack's
-        state.remember_deed(at, SUSPECTED, state.incidents.get(incident.id, incident))
+        state.remember_occurrence(at, SUSPECTED, state.incidents.get(incident.id, incident))
         _search_causes(_CauseSearch(state, budget, now, incident.injected), state.nodes[incident.node])
     circuit_breaker.check_suspect_count(state, budget, now)
 

@@ -31,7 +31,7 @@ from vocabulary.text.plurals import format_count
 
 EVIDENCE_MAX = 100
 ALERT_S = 86400.0
-GRAVE = Severity.ERROR  # at least: one node's own incident does not explain the situation
+GROUP_SEVERITY = Severity.ERROR  # at least: one node's own incident does not explain the situation
 RETELL_S = 30.0  # minimum between two messages about one incident
 
 
@@ -106,7 +106,9 @@ def announce_group_incident(state: ClusterState, incident: Incident, rule: str, 
     state.put_decision(decision)
     state.put_incident(said)
     built_in = said.policy == BUILT_IN or rule in EXPLAINING
-    data: Facts = {"how": why} | ({"severity": GRAVE.value} if built_in else {}) | ({"update": True} if update else {})
+    data: Facts = (
+        {"how": why} | ({"severity": GROUP_SEVERITY.value} if built_in else {}) | ({"update": True} if update else {})
+    )
     alert = Action(
         id=f"{decision.id}.tells.{Verb.ALERT.value}",
         incident=said.id,

@@ -21,7 +21,7 @@ from remediator.decisions.rule_matching import FITS, finding_misfit
 from remediator.model.finding_settlement import Settlement
 from remediator.model.journal_records import EXPLAINING, Action, Answer, Incident, IncidentState, JobRef
 from remediator.model.occurrence import Occurrence
-from remediator.model.plan_steps import ONLY_TELLING, Mode, Verb
+from remediator.model.plan_steps import NON_DISRUPTIVE, Mode, Verb
 from remediator.model.rule_conditions import About, Distinct, Scope
 from remediator.state.cluster_state import QUIET_S, ClusterState
 from remediator.state.recent_failures import CAUSE_OVER, JOB_OVER
@@ -190,7 +190,7 @@ def _close_node_incident(state: ClusterState, job: Incident, node: str, now: flo
     own = state.incident_of(node)
     if own is None or own.kept_open or own.suspected or state.nodes[node].held:
         return
-    if any(run.step.verb not in ONLY_TELLING for stage in own.plan for run in stage):
+    if any(run.step.verb not in NON_DISRUPTIVE for stage in own.plan for run in stage):
         return
     left = [f for f in state.findings_of(own) if f.id not in job.findings and f.severity is not Severity.INFO]
     if not any(f.active for f in left):

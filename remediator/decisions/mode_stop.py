@@ -11,12 +11,12 @@ from collections.abc import Mapping
 
 from remediator.decisions.operator_takeover import RESUME
 from remediator.model.journal_records import Action
-from remediator.model.override_records import MODE, ModeOverride, Standing
-from remediator.model.plan_steps import ONLY_TELLING, Mode, Verb
+from remediator.model.override_records import MODE, ModeOverride, OperatorOverride
+from remediator.model.plan_steps import NON_DISRUPTIVE, Mode, Verb
 from vocabulary.order import TRAINER_ORDERS, OrderKind
 
 LEFT_TO_PEOPLE = frozenset({Mode.RECOMMEND, Mode.OBSERVE})
-GOES_ON = ONLY_TELLING | {Verb.PREFLIGHT, Verb.RETURN_TO_SERVICE}  # returning a node to service is never blocked
+GOES_ON = NON_DISRUPTIVE | {Verb.PREFLIGHT, Verb.RETURN_TO_SERVICE}  # returning a node to service is never blocked
 # All ranks of a job get the same order: one without it would wait in its collective for those that left.
 _GO_ON = (
     {verb.value for verb in GOES_ON} | {RESUME, OrderKind.RUN_PREFLIGHT.value} | {kind.value for kind in TRAINER_ORDERS}
@@ -31,9 +31,9 @@ class StopEffect(str, enum.Enum):
     UNLESS_FETCHED = "waits, unless the node already has the order"
 
 
-def find_stop_order(standing: Mapping[str, Standing]) -> ModeOverride | None:
+def find_stop_order(operator_overrides: Mapping[str, OperatorOverride]) -> ModeOverride | None:
     """Return the operator override that stops new actions, if there is one."""
-    said = standing.get(MODE)
+    said = operator_overrides.get(MODE)
     return said if isinstance(said, ModeOverride) and said.mode in LEFT_TO_PEOPLE else None
 
 
@@ -44,6 +44,6 @@ def stop_effect(action: Action) -> StopEffect:
     return StopEffect.WAITS if action.order is None else StopEffect.UNLESS_FETCHED
 
 
-def is_action_withheld(standing: Mapping[str, Standing], action: Action) -> bool:
+def is_action_withheld(operator_overrides: Mapping[str, OperatorOverride], action: Action) -> bool:
     """Return whether a stop prevents an action from starting now."""
-    return find_stop_order(standing) is not None and stop_effect(action) is not StopEffect.GOES_ON
+    return find_stop_order(operator_overrides) is not None and stop_effect(action) is not StopEffect.GOES_ON

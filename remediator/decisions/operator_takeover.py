@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from remediator.decisions.node_lifecycle import transition_node
 from remediator.model.journal_records import Action, ActionState, Incident, NodeRecord
 from remediator.model.plan_steps import Verb
-from remediator.model.rule_conditions import DAY_S, THEIRS, NodeState
+from remediator.model.rule_conditions import DAY_S, OPERATOR_OWNED_STATES, NodeState
 from remediator.state.cluster_state import ClusterState
 from vocabulary.order import OrderKind
 
@@ -43,7 +43,7 @@ def end_action(state: ClusterState, action: Action, how: ActionState, now: float
     """
     over = replace(action, state=how, finished_at=now, detail=detail)
     state.put_action(over)
-    state.unheard.add(over)
+    state.unanswered_actions.add(over)
     node = state.nodes.get(action.node)
     if action.verb == RESUME and node is not None and node.held:
         state.put_node(replace(node, hold_confirmed_at=None))
@@ -59,7 +59,9 @@ def is_action_pending(state: ClusterState, node: str, verb: str, now: float) -> 
 def reassert_hold(state: ClusterState, incident: Incident, now: float) -> None:
     """Request a hold of ours that is neither confirmed nor requested."""
     node, seen = state.nodes[incident.node], state.holds.get(incident.node)
-    if not node.held or node.hold_confirmed_at is not None or not incident.decision or node.state in THEIRS:
+    if not node.held or node.hold_confirmed_at is not None or not incident.decision:
+        return
+    if node.state in OPERATOR_OWNED_STATES:
         return
     if (seen is not None and not seen.known) or is_action_pending(state, node.node, Verb.CORDON.value, now):
         return

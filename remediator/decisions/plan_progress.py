@@ -13,10 +13,10 @@ from remediator.decisions.node_lifecycle import transition_node
 from remediator.decisions.operator_takeover import end_action, reassert_hold
 from remediator.decisions.rule_guards import evaluate_rule_guards
 from remediator.decisions.step_context import StepContext, mark_step_failed, mark_step_succeeded
-from remediator.decisions.step_verbs import HANDS_OFF_EXEMPT, STEPS
+from remediator.decisions.step_verbs import ALLOWED_UNDER_OPERATOR_HOLD, STEPS
 from remediator.model.journal_records import FOR_REPLACEMENT, Action, ActionState, Incident, IncidentState
-from remediator.model.plan_steps import ONLY_TELLING, PASSED_OVER, Mode, StepRun, StepState, Verb
-from remediator.model.rule_conditions import THEIRS, NodeState
+from remediator.model.plan_steps import NON_DISRUPTIVE, OPTIONAL_STEPS, Mode, StepRun, StepState, Verb
+from remediator.model.rule_conditions import OPERATOR_OWNED_STATES, NodeState
 from remediator.state.cluster_state import QUIET_S, ClusterState
 from vocabulary.finding import Severity
 from vocabulary.text.duration_format import format_period
@@ -56,7 +56,7 @@ def _run_plan(state: ClusterState, incident_id: str, budget: IsolationBudget, no
 
 def _step_passed(run: StepRun) -> bool:
     """Return whether the stage may continue: a failed notification must not keep a bad node in service."""
-    return run.state is StepState.SUCCEEDED or (run.state is StepState.FAILED and run.step.verb in PASSED_OVER)
+    return run.state is StepState.SUCCEEDED or (run.state is StepState.FAILED and run.step.verb in OPTIONAL_STEPS)
 
 
 def _finish_plan(state: ClusterState, incident: Incident, now: float) -> None:
@@ -89,9 +89,9 @@ def _fault_persists(state: ClusterState, incident: Incident, now: float) -> bool
     findings = state.findings_of(incident)
     if any(f.active and f.severity is not Severity.INFO for f in findings):
         unanswered = (state.findings.get(each) for each in incident.findings[incident.answered :])
-        return verbs <= ONLY_TELLING or not any(f is not None and f.active for f in unanswered)
+        return verbs <= NON_DISRUPTIVE or not any(f is not None and f.active for f in unanswered)
     seen_at = max((f.last_seen for f in findings), default=0.0)
-    return verbs <= ONLY_TELLING - {Verb.WATCH} and now - seen_at < QUIET_S
+    return verbs <= NON_DISRUPTIVE - {Verb.WATCH} and now - seen_at < QUIET_S
 
 
 def close_incident(state: ClusterState, incident: Incident, outcome: str, now: float, ended_by: str = "") -> None:
@@ -102,7 +102,7 @@ def close_incident(state: ClusterState, incident: Incident, outcome: str, now: f
     state.put_incident(closed)
     node = state.nodes.get(incident.node)
     if node is not None and node.state is NodeState.SUSPECT and not node.held:
-        to = NodeState.PROBATION if node.on_trial or state.grave_on(node.node) else NodeState.HEALTHY
+        to = NodeState.PROBATION if node.on_trial or state.critical_findings_on(node.node) else NodeState.HEALTHY
         state.put_node(transition_node(node, to, now, f"{incident.id} closed: {outcome}"))
     elif node is not None and node.state is NodeState.PROBATION and node.since < incident.opened_at:
         state.put_node(replace(node, since=now, cause=f"on probation again after {incident.id}: {outcome}"))
@@ -144,11 +144,7 @@ def _next_step_run(context: StepContext, run: StepRun) -> StepRun:
         text = f"{run.step} failed ({run.detail}); attempt {run.attempt + 2} in {format_period(retry.after_s)}"
         context.note("step_failed", text)
         return StepRun(
-            run.step,
-            not_before=context.now + retry.after_s,
-            then=run.then,
-            key=f"{run.key}.r",
-            attempt=run.attempt + 1,
+            run.step, not_before=context.now + retry.after_s, then=run.then, key=f"{run.key}.r", attempt=run.attempt + 1
         )
     branch = run.step.on_failure
     if not branch:
@@ -161,7 +157,7 @@ def _expire_actions(state: ClusterState, run: StepRun, now: float) -> None:
     for action in [state.actions[a] for a in run.actions]:
         if not action.state.final:
             kept = is_action_withheld(
-                state.standing, action
+                state.operator_overrides, action
             )  # not attempted, so the breaker does not count it as a failure
             how, why = (ActionState.CANCELLED, ": withheld") if kept else (ActionState.EXPIRED, "")
             end_action(state, action, how, now, f"deadline passed{why}")
@@ -170,9 +166,9 @@ def _expire_actions(state: ClusterState, run: StepRun, now: float) -> None:
 def _operator_blocks_stage(state: ClusterState, incident: Incident, stage: int, now: float) -> bool:
     """Return whether an operator hold or retirement blocks the stage; trainers are still notified."""
     node = state.nodes[incident.node]
-    if node.state not in THEIRS:
+    if node.state not in OPERATOR_OWNED_STATES:
         return False
-    if all(run.step.verb in HANDS_OFF_EXEMPT for run in incident.plan[stage]):
+    if all(run.step.verb in ALLOWED_UNDER_OPERATOR_HOLD for run in incident.plan[stage]):
         return False
     whose = "an operator holds the node" if node.state is NodeState.OPERATOR_HELD else "the node is retired"
     hand_incident_over(state, incident, f"{whose}; automation stops here", now)
@@ -237,7 +233,7 @@ def begin_step(context: StepContext, run: StepRun) -> StepRun:
 
 def _mode_stop_reason(context: StepContext, run: StepRun) -> str:
     """Return why an operator's mode override blocks steps that change something, whatever the plan. Empty: none does."""
-    said = find_stop_order(context.state.standing)
+    said = find_stop_order(context.state.operator_overrides)
     if said is None or run.step.verb in GOES_ON:
         return ""
     return f"waits: {said.actor} set the mode to {said.mode.value}"

@@ -13,7 +13,7 @@ import msgspec
 
 from remediator.decisions.rule_matching import FITS, match_misfit, rule_names_kind
 from remediator.model.journal_records import Considered
-from remediator.model.plan_steps import ISOLATING, ONLY_TELLING, Mode, Step
+from remediator.model.plan_steps import ISOLATING, NON_DISRUPTIVE, Mode, Step
 from remediator.model.rule_conditions import About, Guards, JobScope, Match
 from remediator.state.cluster_state import ClusterState
 from vocabulary.finding import Finding
@@ -45,7 +45,7 @@ class PolicyRule(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def acts(self) -> bool:
         """Whether its plan changes anything on a node or of a job."""
-        return any(step.verb not in ONLY_TELLING for step in self.steps)
+        return any(step.verb not in NON_DISRUPTIVE for step in self.steps)
 
     @cached_property
     def isolates(self) -> bool:

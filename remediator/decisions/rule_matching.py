@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from msgspec.structs import replace
 
 from remediator.model.journal_records import NodeRecord
-from remediator.model.rule_conditions import JobScope, Match, Together
+from remediator.model.rule_conditions import CoOccurrence, JobScope, Match
 from remediator.state.cluster_state import ClusterState
 from remediator.state.occurrence_history import CountSubject
 from vocabulary.finding import Finding
@@ -101,7 +101,7 @@ def has_job_left(state: ClusterState, node: NodeRecord, waits: tuple[float, ...]
     return gone_s >= min(waits)
 
 
-def _company_misfit(together: Together | None, finding: Finding, state: ClusterState, now: float) -> str:
+def _company_misfit(together: CoOccurrence | None, finding: Finding, state: ClusterState, now: float) -> str:
     if together is None:
         return FITS
     company = {

@@ -21,13 +21,13 @@ from remediator.decisions.rule_matching import has_job_left
 from remediator.decisions.spare_nodes import describe_spare_proposal
 from remediator.model.journal_records import ActionState, Answer, Decision, Incident, IncidentState
 from remediator.model.occurrence import Occurrence
-from remediator.model.plan_steps import ONLY_TELLING, Mode, StepRun
+from remediator.model.plan_steps import NON_DISRUPTIVE, Mode, StepRun
 from remediator.model.rule_conditions import About, JobScope, NodeState
 from remediator.state.cluster_state import ClusterState
 from remediator.state.recent_failures import DRILLED
 
 _SUSPECT_FROM = {NodeState.HEALTHY, NodeState.PROBATION}
-_ASKED_AGAIN = {Answer.HOLD, Answer.APPROVE, Answer.RECOMMEND, Answer.OBSERVE}
+_ASKED_AGAIN = {Answer.BLOCKED, Answer.APPROVE, Answer.RECOMMEND, Answer.OBSERVE}
 _BY_MODE = {Mode.OBSERVE: Answer.OBSERVE, Mode.RECOMMEND: Answer.RECOMMEND, Mode.APPROVE: Answer.APPROVE}
 
 
@@ -110,7 +110,7 @@ def _decision_stands(state: ClusterState, incident: Incident, found: RuleAnswer,
 def _plan_acts(incident: Incident) -> bool:
     """Return whether the running plan does more than notify."""
     steps = (run.step for stage in incident.plan for run in stage)
-    return incident.state is IncidentState.ACTING and any(step.verb not in ONLY_TELLING for step in steps)
+    return incident.state is IncidentState.ACTING and any(step.verb not in NON_DISRUPTIVE for step in steps)
 
 
 def _enact_decision(
@@ -124,7 +124,7 @@ def _enact_decision(
     if found.rule.acts and node.state in _SUSPECT_FROM:
         state.put_node(transition_node(node, NodeState.SUSPECT, now, f"{decided.id}: {decided.rule}"))
     if decision.answer is Answer.ACT:
-        state.remember_deed(now, f"rule/{found.rule.name}", decided, found.finding.component.key)
+        state.remember_occurrence(now, f"rule/{found.rule.name}", decided, found.finding.component.key)
     text = f"{decision.id} {decision.answer.value}: {decision.rule}: {decision.reason}"
     state.note(now, "decision", text, incident=decided, data={"rule": decision.rule, "answer": decision.answer.value})
 
@@ -146,7 +146,7 @@ def _decision_reason(
     if found.rule.isolates and not state.nodes[because.node].held:
         parts.append(describe_spare_proposal(state, because.node))
     if refused:
-        parts.append(f"held: {refused}")
+        parts.append(f"blocked: {refused}")
     return " — ".join(parts)
 
 
@@ -156,7 +156,7 @@ def _choose_answer(
     if not rule.stages:
         return Answer.WATCH
     if not all(guard.passed for guard in guards):
-        return Answer.HOLD
+        return Answer.BLOCKED
     mode = max(settings.mode, rule.mode, key=lambda m: m.caution)
     if not rule.acts and mode is not Mode.OBSERVE:
         return Answer.ACT  # every other mode allows notifications

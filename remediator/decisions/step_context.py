@@ -47,7 +47,7 @@ class StepContext(msgspec.Struct, frozen=True):
 
     def remember(self, kind: str) -> None:
         """Record an occurrence, so that rules can count the outcome of this step."""
-        self.state.remember_deed(self.now, kind, self.incident)
+        self.state.remember_occurrence(self.now, kind, self.incident)
 
     def note(self, kind: str, text: str, data: Facts | None = None) -> None:
         """Add an audit event about this incident."""

@@ -26,8 +26,8 @@ from remediator.decisions.step_context import (
     step_state_from_actions,
 )
 from remediator.model.journal_records import ActionState, JobRef
-from remediator.model.plan_steps import ONLY_TELLING, StepRun, StepState, Verb
-from remediator.model.rule_conditions import THEIRS, NodeState
+from remediator.model.plan_steps import NON_DISRUPTIVE, StepRun, StepState, Verb
+from remediator.model.rule_conditions import OPERATOR_OWNED_STATES, NodeState
 from remediator.state.cluster_state import EJECT, ISOLATION, RETURNED
 from vocabulary.finding import Severity
 from vocabulary.identity import ComponentKind
@@ -37,7 +37,7 @@ from vocabulary.text.duration_format import format_period
 
 def run_cordon_step(context: StepContext, run: StepRun) -> StepRun:
     """Keep new work off the node. An operator's own hold serves as well, and remains theirs."""
-    if context.node.state in THEIRS:
+    if context.node.state in OPERATOR_OWNED_STATES:
         return mark_step_succeeded(run, context.node.cause)
     if run.actions:
         return step_state_from_actions(context, run)
@@ -79,7 +79,7 @@ def run_drain_step(context: StepContext, run: StepRun) -> StepRun:
         if hold is not None and hold.evictable and run.step.no_job_s is None and not asked_to_leave:
             return context.plan_action(run, EVICT, context.incident.node)
         return run
-    if context.node.state not in THEIRS:
+    if context.node.state not in OPERATOR_OWNED_STATES:
         context.enter(NodeState.QUARANTINED)
     return mark_step_succeeded(run, "no work on the node")
 
@@ -90,8 +90,8 @@ def notify_trainer(context: StepContext, run: StepRun) -> StepRun:
     A job's own trouble concerns only the jobs that the findings name. While the orders run, nodes of the same attempt
     that appear only now get theirs too.
     """
-    told_all = context.state.told_all  # thousands of answers to a big job's orders come here
-    if context.approval(run) in told_all and has_running_actions(context, run):
+    notified_steps = context.state.notified_steps  # thousands of answers to a big job's orders come here
+    if context.approval(run) in notified_steps and has_running_actions(context, run):
         return run
     ordered = [action.order for action in context.actions(run) if action.order]
     jobs = (
@@ -111,7 +111,7 @@ def notify_trainer(context: StepContext, run: StepRun) -> StepRun:
             for node in context.state.nodes_with(ref):
                 if (ref.job, node) not in told:
                     run = _order_job_trainers(context, run, ref, node)
-        told_all.add(context.approval(run))
+        notified_steps.add(context.approval(run))
     return step_state_from_actions(context, run)
 
 
@@ -126,9 +126,9 @@ def reset_gpu(context: StepContext, run: StepRun) -> StepRun:
     if run.actions:
         return step_state_from_actions(context, run)
     findings = context.state.findings_of(context.incident)
-    grave = [f.component for f in findings if f.active and f.severity.rank >= Severity.ERROR.rank]
-    gpus = {component.name for component in grave if component.kind is ComponentKind.GPU}
-    only_gpus = gpus and all(component.kind is ComponentKind.GPU and component.name for component in grave)
+    critical = [f.component for f in findings if f.active and f.severity.rank >= Severity.ERROR.rank]
+    gpus = {component.name for component in critical if component.kind is ComponentKind.GPU}
+    only_gpus = gpus and all(component.kind is ComponentKind.GPU and component.name for component in critical)
     context.enter(NodeState.RESETTING)
     for gpu in sorted(gpus) if only_gpus else ["all"]:
         run = context.plan_order(run, OrderKind.RESET_GPU, context.incident.node, gpu=gpu)
@@ -160,7 +160,7 @@ def run_preflight_step(context: StepContext, run: StepRun) -> StepRun:
 
 def return_to_service(context: StepContext, run: StepRun) -> StepRun:
     """Lift our hold once the node has passed a test and no critical finding is active; it is then on probation."""
-    kinds = ", ".join(sorted({f.kind for f in context.state.grave_on(context.incident.node)}))
+    kinds = ", ".join(sorted({f.kind for f in context.state.critical_findings_on(context.incident.node)}))
     if not run.actions:
         if not _passed_preflight(context):
             return mark_step_failed(
@@ -246,7 +246,7 @@ STEPS: dict[Verb, Callable[[StepContext, StepRun], StepRun]] = {
     Verb.WATCH: run_watch_step,
     Verb.EXEC: run_notification_step,
 }
-HANDS_OFF_EXEMPT = ONLY_TELLING | {
+ALLOWED_UNDER_OPERATOR_HOLD = NON_DISRUPTIVE | {
     Verb.CORDON,
     Verb.NOTIFY_TRAINER,
 }  # verbs that still run on an operator-held node

@@ -25,7 +25,7 @@ from remediator.decisions.policy import Policy
 from remediator.engine.batch_writer import BatchWriter, WriterStopped
 from remediator.engine.fair_queue import FairQueue, QueuedItem
 from remediator.model.journal_records import Action, Incident, NodeRecord
-from remediator.model.override_records import Standing
+from remediator.model.override_records import OperatorOverride
 from remediator.model.pipeline_inputs import (
     AnyInput,
     FindingsReported,
@@ -35,7 +35,7 @@ from remediator.model.pipeline_inputs import (
     PolicyChanged,
     Tick,
 )
-from remediator.model.scheduler_hold import NodeHold
+from remediator.model.scheduler_hold import SchedulerNodeState
 from remediator.store.journal import Journal, StoreError
 from vocabulary.clock import Clock
 from vocabulary.finding import Finding
@@ -53,7 +53,7 @@ STUCK_S = 10.0  # a slower batch is reported as trouble
 STOP_S = 10.0
 
 _Handed = tuple[AnyInput, Future[None] | None]
-_COPIED = ("nodes", "findings", "incidents", "actions", "holds", "standing")
+_COPIED = ("nodes", "findings", "incidents", "actions", "holds", "operator_overrides")
 
 
 class StateSnapshot(msgspec.Struct, frozen=True):
@@ -63,11 +63,11 @@ class StateSnapshot(msgspec.Struct, frozen=True):
     findings: dict[str, Finding]
     incidents: dict[str, Incident]
     actions: dict[str, Action]
-    holds: dict[str, NodeHold]
+    holds: dict[str, SchedulerNodeState]
     ordered: dict[str, list[Action]] = {}  # open orders by node, so that thousands of polls need no search
     isolated_at: tuple[float, ...] = ()  # of the last day, oldest first, UTC s
-    standing: dict[str, Standing] = {}
-    unheard: dict[str, Action] = {}  # given up, but perhaps still running on the node
+    operator_overrides: dict[str, OperatorOverride] = {}
+    unanswered_actions: dict[str, Action] = {}  # given up, but perhaps still running on the node
     failed: dict[str, int] = {}  # failed actions in a row, by verb
 
     def orders_for(self, node: str, now: float, known: Collection[str] = ()) -> tuple[Order, ...]:
@@ -76,7 +76,7 @@ class StateSnapshot(msgspec.Struct, frozen=True):
         Of those that a stop withholds, only the ones it already has, by id.
         """
         open_ = [a for a in self.ordered.get(node, ()) if now < a.deadline]
-        actions = [a for a in open_ if a.id in known or not is_action_withheld(self.standing, a)]
+        actions = [a for a in open_ if a.id in known or not is_action_withheld(self.operator_overrides, a)]
         return tuple(a.order for a in sorted(actions, key=lambda a: (a.planned_at, a.id)) if a.order)
 
 
@@ -287,9 +287,9 @@ class DecisionEngine:
             if action.order is not None and not action.state.final:
                 ordered.setdefault(action.node, []).append(action)
         failed = {verb: len(incidents) for verb, incidents in state.streak.failed.items()}
-        given_up = dict(state.unheard.actions)
+        given_up = dict(state.unanswered_actions.actions)
         return StateSnapshot(
-            **parts, unheard=given_up, ordered=ordered, isolated_at=tuple(state.isolated_at), failed=failed
+            **parts, unanswered_actions=given_up, ordered=ordered, isolated_at=tuple(state.isolated_at), failed=failed
         )
 
 

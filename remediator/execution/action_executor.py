@@ -24,7 +24,7 @@ from remediator.model.journal_records import Action, Incident, IncidentState
 from remediator.model.override_records import AlertSilence
 from remediator.model.pipeline_inputs import ActionEnded, HoldsObserved
 from remediator.model.plan_steps import Verb
-from remediator.model.scheduler_hold import REASON_PREFIX, ActionOutcome, ActionResult, NodeHold
+from remediator.model.scheduler_hold import REASON_PREFIX, ActionOutcome, ActionResult, SchedulerNodeState
 from remediator.notifications.action_dispatcher import ActionDispatcher
 from remediator.notifications.alert_settings import AlertSettings
 from remediator.notifications.follow_up_messages import NotificationContext, is_acknowledged
@@ -53,7 +53,7 @@ class ActionExecutor:
         self,
         cluster: str,
         scheduler: Scheduler,
-        deeds: ActionDispatcher,
+        dispatcher: ActionDispatcher,
         clock: Clock,
         poll_s: float,
         poll_busy_s: float,
@@ -64,18 +64,19 @@ class ActionExecutor:
         self._cluster = cluster
         self._telling = telling
         self._scheduler = scheduler
-        self._deeds = deeds
+        self._dispatcher = dispatcher
         self._clock = clock
         self._poll_s = poll_s
         self._poll_busy_s = poll_busy_s
         self._attempted: dict[str, int] = {}  # action → number of the last attempt started
-        self._seen: dict[str, NodeHold] = {}
+        self._seen: dict[str, SchedulerNodeState] = {}
         self._pace = DutyCycle()  # of the thread that reads all nodes
         self._said: Mapping[str, object] = {}  # the whole cluster's answers, as last seen
         self._spoken = SchedulerHealthLog()
         self._lock = threading.Lock()
         self._holds = ThreadPoolExecutor(WORKERS, thread_name_prefix="hold")
-        self._others = ThreadPoolExecutor(WORKERS, thread_name_prefix="deed")  # a dead webhook must not delay a cordon
+        # A dead webhook must not delay a cordon.
+        self._others = ThreadPoolExecutor(WORKERS, thread_name_prefix="action")
         self._turns: dict[str, threading.Lock] = {}  # by node: changes of one node never run in parallel
         self._all_at = 0.0  # monotonic: next poll of all nodes
         self._wake = threading.Event()
@@ -86,7 +87,7 @@ class ActionExecutor:
     def start(self, engine: DecisionEngine) -> None:
         """Start watching the scheduler and performing actions."""
         self._engine = engine
-        self._deeds.start(
+        self._dispatcher.start(
             NotificationContext(
                 epoch=lambda: engine.epoch,
                 is_open=lambda incident: incident in engine.snapshot.incidents,
@@ -100,7 +101,7 @@ class ActionExecutor:
             nodes = engine.snapshot.nodes.values()
             self._scheduler.remember({n.node: n.hold_confirmed_at for n in nodes if n.held and n.hold_confirmed_at})
         self._watcher.start()
-        self.look(engine.snapshot)
+        self.start_due_actions(engine.snapshot)
 
     def stop(self) -> None:
         """Stop calling; running actions finish within their own deadlines."""
@@ -108,24 +109,24 @@ class ActionExecutor:
         self._wake.set()
         for pool in (self._holds, self._others):
             pool.shutdown(wait=True, cancel_futures=True)
-        self._deeds.stop()
+        self._dispatcher.stop()
 
     def give_up(self) -> None:
         """End after leadership was lost: start nothing more, and let no action wait for it."""
         self._stopping.set()
         self._wake.set()
 
-    def told(self) -> dict[str, dict[str, int]]:
+    def delivery_counts(self) -> dict[str, dict[str, int]]:
         """Return how delivery attempts to each receiver ended in this term, by receiver name."""
-        return self._deeds.told()
+        return self._dispatcher.delivery_counts()
 
-    def look(self, snapshot: StateSnapshot) -> None:
+    def start_due_actions(self, snapshot: StateSnapshot) -> None:
         """Start whatever is planned, due and not running."""
         if self._engine is None or self._stopping.is_set():
             return
-        if snapshot.standing != self._said:
-            self._said = snapshot.standing
-            self._deeds.wake()
+        if snapshot.operator_overrides != self._said:
+            self._said = snapshot.operator_overrides
+            self._dispatcher.wake()
         now = self._clock.wall()
         for action in snapshot.actions.values():
             due = action.not_before <= now < action.deadline
@@ -133,7 +134,7 @@ class ActionExecutor:
                 action.order is None
                 and not action.state.final
                 and due
-                and not is_action_withheld(snapshot.standing, action)
+                and not is_action_withheld(snapshot.operator_overrides, action)
             ):
                 self._begin(action)
         with self._lock:
@@ -195,7 +196,7 @@ class ActionExecutor:
         assert self._engine is not None  # noqa: S101 - started before anything is performed
         snapshot = self._engine.snapshot
         latest = snapshot.actions.get(action.id)
-        if latest is None or latest.state.final or is_action_withheld(snapshot.standing, latest):
+        if latest is None or latest.state.final or is_action_withheld(snapshot.operator_overrides, latest):
             return False
         return self._clock.wall() < latest.deadline
 
@@ -221,11 +222,11 @@ class ActionExecutor:
         node = known.nodes.get(action.node)
         message = build_action_message(action, incident, findings, node, self._telling, self._cluster)
         kinds = tuple(sorted({finding.kind for finding in findings}))
-        return self._deeds.do(action, message, kinds)
+        return self._dispatcher.do(action, message, kinds)
 
     def _silence_of(self, item: Delivery) -> AlertSilence | None:
         assert self._engine is not None  # noqa: S101 - started before anything is published
-        known = list_open_silences(self._engine.snapshot.standing)
+        known = list_open_silences(self._engine.snapshot.operator_overrides)
         return find_matching_silence(known, item.message.node, item.kinds, self._clock.wall())
 
     def _watch(self) -> None:
@@ -237,7 +238,7 @@ class ActionExecutor:
             )
             self._wake.clear()
             if engine is not None:
-                self.look(engine.snapshot)
+                self.start_due_actions(engine.snapshot)
 
     def _observe(self) -> None:
         """Poll all nodes at intervals, and more often those with a running plan or a change of ours."""
@@ -297,7 +298,7 @@ def _nodes_to_change(known: StateSnapshot) -> set[str]:
     return {action.node for action in known.actions.values() if action.verb in _HOLDING and not action.state.final}
 
 
-def scheduler_health_text(holds: Mapping[str, NodeHold]) -> str:
+def scheduler_health_text(holds: Mapping[str, SchedulerNodeState]) -> str:
     """Return ``ok``, or the number of nodes without an answer and why: the first reason by node name."""
     untold = {name: hold.reason for name, hold in holds.items() if hold.schedulable is None}
     if not untold:

@@ -125,7 +125,7 @@ class ReportRegistry:
         entries = filter(None, map(self._entries.get, nodes))
         return {e.node: tuple(ref.job for ref in e.jobs) for e in entries if now - e.seen_at <= e.ttl_s}
 
-    def told(self, node: str, asserted: frozenset[str]) -> None:
+    def mark_applied(self, node: str, asserted: frozenset[str]) -> None:
         """Note that the pipeline has these findings as the node's whole active set.
 
         Callable from another thread than `take`.

@@ -27,12 +27,12 @@ from vocabulary.messages.telemetry_messages import (
     THROTTLE,
     TelemetryError,
     TelemetryPart,
-    TelemetryWish,
+    TelemetryRequest,
     bucket_of,
     read_part,
 )
 
-WISH_S = 60.0
+REQUEST_S = 60.0
 NODES_MAX = 64
 SERIES_MAX = 20_000  # of all nodes, a kilobyte each
 UNASKED, STRANGER = "nobody asked", "of a GPU that the report does not name"
@@ -113,7 +113,7 @@ class TelemetryCache:
         watched = self._nodes.pop(node, None) or _WatchedNode()
         self._nodes[node] = watched
         news = watched.until <= now
-        watched.until = now + WISH_S
+        watched.until = now + REQUEST_S
         if news:
             watched.knows = False
         while len(self._nodes) > NODES_MAX:
@@ -125,7 +125,7 @@ class TelemetryCache:
         watched = self._nodes.get(node)
         return watched is not None and watched.until > now and not watched.knows
 
-    def wish(self, node: str, now: float) -> TelemetryWish | None:
+    def pending_request(self, node: str, now: float) -> TelemetryRequest | None:
         """Return the request for the node that polls now; None if there is none."""
         watched = self._nodes.get(node)
         if watched is None or watched.until <= now:
@@ -133,7 +133,7 @@ class TelemetryCache:
         watched.knows = True
         whole_s = BUCKETS * BUCKET_S
         back_s = whole_s if watched.told_at is None else min(whole_s, now - watched.told_at + BUCKET_S)
-        return TelemetryWish(lasts_s=round(watched.until - now, 3), back_s=round(back_s, 3))
+        return TelemetryRequest(lasts_s=round(watched.until - now, 3), back_s=round(back_s, 3))
 
     def take(
         self, node: str, boot_id: str, gpus: Collection[str], told: Raw | UnsetType, now: float, wall: float

@@ -76,18 +76,18 @@ def absorb_finding(
     if not finding.active and not info:
         state.settled.pop(finding.id, None)
         return
-    graver = before is not None and finding.severity.rank > before.severity.rank
-    if not graver and of_jobs.has(finding):
+    more_severe = before is not None and finding.severity.rank > before.severity.rank
+    if not more_severe and of_jobs.has(finding):
         return
-    since = "" if graver else _reopening_text(state, before, finding, now, again_after_s)
+    since = "" if more_severe else _reopening_text(state, before, finding, now, again_after_s)
     if since is None:
         return
-    if graver or since or (before is not None and info and repeated):
+    if more_severe or since or (before is not None and info and repeated):
         state.settled.pop(finding.id, None)
     if finding.id not in state.settled and of_jobs.takes(finding):
         return
     if incident is not None:
-        _join_incident(state, incident, finding, news=graver or bool(since), since=since)
+        _join_incident(state, incident, finding, news=more_severe or bool(since), since=since)
     elif finding.id not in state.settled and (not info or wanted(finding)):
         _open_incident(state, finding, now, since)
 

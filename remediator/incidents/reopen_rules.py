@@ -9,7 +9,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from remediator.model.finding_settlement import Settlement
-from remediator.model.rule_conditions import THEIRS, NodeState
+from remediator.model.rule_conditions import OPERATOR_OWNED_STATES, NodeState
 from remediator.state.cluster_state import ClusterState
 from vocabulary.finding import Finding, Severity
 from vocabulary.text import duration_format
@@ -30,7 +30,7 @@ def reopening_delay_text(
     """
     seen_at = min(finding.last_seen, now)
     news = before is None or finding.count > before.count
-    if not news or seen_at <= word.at + after_s or state.nodes[finding.node].state in THEIRS:
+    if not news or seen_at <= word.at + after_s or state.nodes[finding.node].state in OPERATOR_OWNED_STATES:
         return ""
     if finding.severity not in (Severity.FATAL, Severity.INFO):
         return ""
@@ -43,7 +43,7 @@ def settlement_expiry(finding: Finding, word: Settlement, owned: NodeState, afte
     `owned`: the state of its node.
     """
     fatal = finding.active and finding.severity is Severity.FATAL
-    return word.at + after_s if fatal and owned not in THEIRS else None
+    return word.at + after_s if fatal and owned not in OPERATOR_OWNED_STATES else None
 
 
 def restart_settlements(state: ClusterState, node: str, said: str, now: float) -> None:

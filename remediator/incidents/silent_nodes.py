@@ -102,16 +102,16 @@ def _most_silent_location(state: ClusterState, silent: Iterable[str], limits: Si
 
 def _maintain_silence_incidents(state: ClusterState, groups: Mapping[str, list[str]], item: SilenceObserved) -> None:
     """Open, update and close incidents about silent groups."""
-    standing = {i.node: i for i in state.wide() if i.rule == RULE}
+    open_incidents = {i.node: i for i in state.wide() if i.rule == RULE}
     for place, nodes in groups.items():
-        known = standing.get(f"{RULE}:{place}")
+        known = open_incidents.get(f"{RULE}:{place}")
         if known is None:
             why = _silence_reason(state, place, nodes)
             opened = open_group_incident(state, f"{RULE}:{place}", RULE, why, nodes, item.at)
             announce_group_incident(state, opened, RULE, "", item.at)
         else:
             _follow_silence_incident(state, known, _silence_reason(state, place, nodes), nodes, item.at)
-    for about, incident in standing.items():
+    for about, incident in open_incidents.items():
         if about.removeprefix(f"{RULE}:") not in groups:
             close_incident(state, incident, _silence_end_reason(incident, groups, item), item.at)
 

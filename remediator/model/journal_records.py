@@ -23,7 +23,7 @@ CAUSE, SLOW_CAUSE = "common-cause", "slow-cause"  # the second does not block is
 SILENCE = "silence"
 EXPLAINING = frozenset({CAUSE, SLOW_CAUSE, SILENCE})  # explain why a node fails; a job's own fault does not
 BREAKER = "cluster:breaker"  # subject of the incident that is open exactly while the breaker is
-OURSELVES = "remediator"  # actor in the audit log if there was no operator
+CONTROLLER_ACTOR = "remediator"  # actor in the audit log if there was no operator
 
 
 class JobRef(msgspec.Struct, frozen=True, order=True, gc=False):
@@ -40,7 +40,7 @@ class NodeReturn(msgspec.Struct, frozen=True, omit_defaults=True):
     failed_at: float | None = None
 
 
-class HandsOff(msgspec.Struct, frozen=True, omit_defaults=True):
+class OperatorHold(msgspec.Struct, frozen=True, omit_defaults=True):
     """An operator hold, whatever the scheduler says; `until` in UTC s, None: until released."""
 
     actor: str
@@ -64,7 +64,7 @@ class NodeRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     architectures: tuple[Architecture, ...] = ()  # of its GPUs
     places: NodeLocation = NodeLocation()
     returns: tuple[NodeReturn, ...] = ()  # of the last weeks, oldest first
-    hands_off: HandsOff | None = None
+    hands_off: OperatorHold | None = None
     on_trial: bool = False  # from its return until it is healthy again, suspect or not
 
 
@@ -81,7 +81,7 @@ class Answer(str, enum.Enum):
     """The answer of a decision."""
 
     ACT = "act"
-    HOLD = "hold"  # a guard refused; evaluated again as time passes
+    BLOCKED = "hold"  # a guard refused; evaluated again as time passes
     APPROVE = "approve"  # acts once an operator approves
     RECOMMEND = "recommend"  # would act, but the mode leaves it to operators
     OBSERVE = "observe"  # would act, but the mode only observes
@@ -199,7 +199,7 @@ class AuditEvent(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     at: float
     kind: str
     text: str
-    actor: str = OURSELVES
+    actor: str = CONTROLLER_ACTOR
     node: str = ""
     incident: str = ""
     injected: bool = False

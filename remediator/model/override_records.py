@@ -30,4 +30,4 @@ class AlertSilence(msgspec.Struct, frozen=True, tag="silence"):
     why: str
 
 
-Standing = ModeOverride | AlertSilence
+OperatorOverride = ModeOverride | AlertSilence

@@ -13,7 +13,7 @@ from remediator.model.journal_records import Incident, JobRef
 from remediator.model.node_location import NodeLocation
 from remediator.model.override_records import AlertSilence
 from remediator.model.plan_steps import Mode
-from remediator.model.scheduler_hold import ActionOutcome, NodeHold
+from remediator.model.scheduler_hold import ActionOutcome, SchedulerNodeState
 from vocabulary.finding import Finding
 from vocabulary.order import OrderUpdate
 
@@ -53,7 +53,7 @@ class InventoryChanged(Input, frozen=True, tag="inventory", omit_defaults=True):
 class HoldsObserved(Input, frozen=True, tag="holds"):
     """The scheduler's answers, by node."""
 
-    holds: tuple[NodeHold, ...]
+    holds: tuple[SchedulerNodeState, ...]
 
 
 class ActionEnded(Input, frozen=True, tag="action"):

@@ -56,8 +56,9 @@ class TrainerNotice(str, enum.Enum):
     REVERT = "revert"  # leave at one step without saving; continue from before the trouble, with every node
 
 
-ONLY_TELLING = frozenset({Verb.COLLECT_EVIDENCE, Verb.TICKET, Verb.ALERT, Verb.WATCH})  # change no node and no job
-PASSED_OVER = (ONLY_TELLING - {Verb.WATCH}) | {Verb.NOTIFY_TRAINER}  # a plan continues although they failed for good
+NON_DISRUPTIVE = frozenset({Verb.COLLECT_EVIDENCE, Verb.TICKET, Verb.ALERT, Verb.WATCH})  # change no node and no job
+# A plan continues although these failed for good.
+OPTIONAL_STEPS = (NON_DISRUPTIVE - {Verb.WATCH}) | {Verb.NOTIFY_TRAINER}
 ISOLATING = frozenset({Verb.CORDON, Verb.DRAIN})
 
 

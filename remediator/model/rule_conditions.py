@@ -55,7 +55,7 @@ class Distinct(str, enum.Enum):
     INCIDENTS = "incidents"  # of actions and rules
 
 
-class Clause(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class CountCondition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """How often something happened within a window.
 
     `of` names findings, started actions (``action/reset_gpu``), failed actions (``failed/preflight``) or rules that
@@ -89,7 +89,7 @@ class Clause(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
         return f"{' and '.join(bounds)}{counted} of {what} per {self.scope.value} in {format_period(self.within_s)}"
 
 
-class Together(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class CoOccurrence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """What else is known of the same node: active now, or last seen within `within_s`."""
 
     all: tuple[Pattern, ...] = ()
@@ -120,7 +120,7 @@ class NodeState(str, enum.Enum):
     RETIRED = "retired"
 
 
-THEIRS = frozenset({NodeState.OPERATOR_HELD, NodeState.RETIRED})  # no step of a plan may change such a node
+OPERATOR_OWNED_STATES = frozenset({NodeState.OPERATOR_HELD, NodeState.RETIRED})  # no plan changes such a node
 
 
 class Match(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -134,8 +134,8 @@ class Match(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
     job: JobScope | None = None
     no_job_s: NoJob = 300.0
     node_states: tuple[NodeState, ...] = ()
-    together: Together | None = None
-    history: tuple[Clause, ...] = ()
+    together: CoOccurrence | None = None
+    history: tuple[CountCondition, ...] = ()
 
     @property
     def unconditional(self) -> bool:
@@ -153,4 +153,4 @@ class Guards(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
     idle: bool = False  # no job has ranks on the node
     drained: bool = False  # the scheduler reports no work left on it
     spares: Count = 0  # so many other nodes are healthy, not held and without a job
-    history: tuple[Clause, ...] = ()
+    history: tuple[CountCondition, ...] = ()

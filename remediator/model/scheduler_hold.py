@@ -20,7 +20,7 @@ class HoldOwner(str, enum.Enum):
     SCHEDULER = "scheduler"  # the scheduler itself, e.g. not responding
 
 
-class NodeHold(msgspec.Struct, frozen=True, omit_defaults=True):
+class SchedulerNodeState(msgspec.Struct, frozen=True, omit_defaults=True):
     """One node as its scheduler sees it. `schedulable` is None when it could not be queried: unknown is not good."""
 
     node: str

@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 
 from remediator.model.credentials import Role
-from remediator.model.journal_records import Considered, HandsOff
+from remediator.model.journal_records import Considered, OperatorHold
 from vocabulary.finding import Finding
 from vocabulary.messages.wire import Gpu, RankStatus, Versions
 
@@ -34,11 +34,11 @@ class NodeView(msgspec.Struct, frozen=True, omit_defaults=True):
     gpus: tuple[Gpu, ...] = ()
     ranks: tuple[RankStatus, ...] = ()
     findings: tuple[Finding, ...] = ()
-    hands_off: HandsOff | None = None  # the operator hold
+    hands_off: OperatorHold | None = None  # the operator hold
     versions: Versions = Versions()
 
 
-class Lack(str, enum.Enum):
+class MissingOutcome(str, enum.Enum):
     """What a finished action or step still lacks."""
 
     NOTHING = ""
@@ -48,7 +48,9 @@ class Lack(str, enum.Enum):
     @property
     def text(self) -> str:
         """What pages and commands show; empty if nothing is missing."""
-        return {Lack.TOLD_NOBODY: "not delivered", Lack.PART: "waiting for a replacement part"}.get(self, "")
+        return {MissingOutcome.TOLD_NOBODY: "not delivered", MissingOutcome.PART: "waiting for a replacement part"}.get(
+            self, ""
+        )
 
 
 class ActionView(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -71,7 +73,7 @@ class ActionView(msgspec.Struct, frozen=True, omit_defaults=True):
     incident: str = ""
     why: str = ""
     on_stop: str = ""
-    lacks: Lack = Lack.NOTHING
+    lacks: MissingOutcome = MissingOutcome.NOTHING
     began_at: float | None = None
 
 
@@ -81,7 +83,7 @@ class StepView(msgspec.Struct, frozen=True, omit_defaults=True):
     text: str
     state: str
     detail: str = ""
-    lacks: Lack = Lack.NOTHING
+    lacks: MissingOutcome = MissingOutcome.NOTHING
 
 
 class DecisionView(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -97,7 +99,7 @@ class DecisionView(msgspec.Struct, frozen=True, omit_defaults=True):
     considered: tuple[Considered, ...] = ()
 
 
-class Awaited(msgspec.Struct, frozen=True):
+class PendingApproval(msgspec.Struct, frozen=True):
     """Something that awaits an operator's approval."""
 
     id: str
@@ -110,20 +112,20 @@ class Approval(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     what: str
 
 
-class Words(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class CommandText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An operator's text about an incident or a node; required for a note and for retiring a node, otherwise a reason."""
 
     text: Annotated[str, msgspec.Meta(max_length=2000)] = ""
 
 
-class UncordonWish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class UncordonRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`POST /v1/nodes/{node}/uncordon`: why; with `force` also while a reset, a reboot or a test of ours may run there."""
 
     text: Annotated[str, msgspec.Meta(max_length=2000)] = ""
     force: bool = False
 
 
-class HoldWish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class HoldRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`POST /v1/nodes/{node}/hold`: why, and until when (UTC s); without an end, until it is released."""
 
     text: Annotated[str, msgspec.Meta(min_length=1, max_length=2000)]
@@ -138,7 +140,7 @@ class NoteView(msgspec.Struct, frozen=True):
     text: str
 
 
-class TokenWish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class TokenRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`POST /v1/tokens`. `uses` and `replaces` are for join secrets; `name` is a pattern there, like `gpu-*`.
 
     Without `expires_s` a join secret expires after a day, and any other token never.
@@ -163,7 +165,7 @@ class Rotation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     expires_s: Positive | None = None
 
 
-class WordView(msgspec.Struct, frozen=True, omit_defaults=True):
+class SettlementView(msgspec.Struct, frozen=True, omit_defaults=True):
     """An operator's settlement of an incident's active findings, and its latest time (UTC s).
 
     A fatal fault that is seen again after `until` gets a new decision; None: the settlement counts while the operator holds
@@ -193,7 +195,7 @@ class IncidentView(msgspec.Struct, frozen=True, omit_defaults=True):
     injected: bool = False
     acknowledged_by: str = ""
     acknowledged_at: float | None = None
-    awaits: tuple[Awaited, ...] = ()
+    awaits: tuple[PendingApproval, ...] = ()
     notes: tuple[NoteView, ...] = ()
     steps: tuple[StepView, ...] = ()
     findings: tuple[Finding, ...] = ()
@@ -202,7 +204,7 @@ class IncidentView(msgspec.Struct, frozen=True, omit_defaults=True):
     proposed: tuple[tuple[str, ...], ...] = ()
     waits_for_part: bool = False
     partly_injected: bool = False
-    word: WordView | None = None
+    word: SettlementView | None = None
 
 
 class EventView(msgspec.Struct, frozen=True, omit_defaults=True):

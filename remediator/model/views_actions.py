@@ -38,7 +38,7 @@ class AwaitingList(msgspec.Struct, frozen=True):
     awaiting: tuple[AwaitingView, ...]
 
 
-class ModeWish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ModeRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`POST /v1/mode`: the automation mode and the reason; an empty mode is the configured one."""
 
     mode: Literal["observe", "recommend", "approve", "act", ""]

@@ -37,7 +37,7 @@ class AlertList(msgspec.Struct, frozen=True):
     alerts: tuple[AlertView, ...]
 
 
-class SilenceWish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class SilenceRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`POST /v1/alerts/silences`: mutes nodes that match `match` and findings that all match `kinds`, until `until`.
 
     Both are shell patterns, over the node's name and over ``check/code``.

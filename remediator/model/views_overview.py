@@ -15,7 +15,7 @@ class NamedNodes(msgspec.Struct, frozen=True):
     names: tuple[str, ...] = ()
 
 
-class HeardView(msgspec.Struct, frozen=True, omit_defaults=True):
+class ReportFreshness(msgspec.Struct, frozen=True, omit_defaults=True):
     """How many nodes of the cluster have reported as recently as announced, and the time of the oldest report (UTC s).
 
     `never`: nodes that have not reported to this leader; what is shown of them is from before its term.
@@ -34,7 +34,7 @@ class SilencedView(msgspec.Struct, frozen=True, omit_defaults=True):
     ends: float | None = None
 
 
-class ToldIncident(IncidentView, frozen=True, omit_defaults=True):
+class IncidentSummary(IncidentView, frozen=True, omit_defaults=True):
     """An open incident with its last decision, live findings and ended actions, the most important first.
 
     `findings_more` and `actions_more` count omitted ones.
@@ -51,7 +51,7 @@ class OverviewView(StatusView, frozen=True, omit_defaults=True):
     status's, with the reasons of single incidents in their order. `lacking` says which part could not be loaded.
     """
 
-    incidents: tuple[ToldIncident, ...] = ()
+    incidents: tuple[IncidentSummary, ...] = ()
     nodes: tuple[NodeView, ...] = ()
     awaiting: tuple[AwaitingView, ...] = ()
     awaiting_more: int = 0
@@ -59,5 +59,5 @@ class OverviewView(StatusView, frozen=True, omit_defaults=True):
     cordoned: NamedNodes = NamedNodes()
     untended: NamedNodes = NamedNodes()  # unhealthy nodes without an incident
     silenced: SilencedView = SilencedView()
-    heard: HeardView = HeardView()
+    heard: ReportFreshness = ReportFreshness()
     lacking: tuple[str, ...] = ()

@@ -70,7 +70,7 @@ class AnalysisPasses:
         return True
 
     @property
-    def standing(self) -> PassConclusion | None:
+    def conclusion(self) -> PassConclusion | None:
         """Return the conclusion of the last passes; None before the second, when nothing can have lasted."""
         if len(self._verdicts) < TIMES:
             return None

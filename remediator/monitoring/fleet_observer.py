@@ -28,7 +28,7 @@ GROWING_S = 20.0  # longer than it takes to miss, one by one, nodes that fell si
 
 def find_silent_nodes(
     nodes: Iterable[str],
-    roster: ReportRegistry,
+    registry: ReportRegistry,
     begun_at: float,
     now: float,
     after_s: float,
@@ -41,7 +41,7 @@ def find_silent_nodes(
     """
     found = {}
     for node in nodes:
-        entry = roster.get(node)
+        entry = registry.get(node)
         if entry is None and node in before:
             found[node] = before[node]
             continue
@@ -57,7 +57,7 @@ class FleetObserver:
     def __init__(
         self,
         engine: DecisionEngine,
-        roster: ReportRegistry,
+        registry: ReportRegistry,
         clock: Clock,
         after_s: float,
         topology: Path | None,
@@ -66,7 +66,7 @@ class FleetObserver:
         self.problem = ""  # why the current topology file is not in force
         self.failing: dict[str, bool] = dict.fromkeys(PARTS, False)  # parts whose last pass ended in an internal error
         self._engine = engine
-        self._roster = roster
+        self._report_registry = registry
         self._clock = clock
         self._after_s = after_s
         self._topology = topology
@@ -80,7 +80,7 @@ class FleetObserver:
         self._growing_since: float | None = None  # monotonic
         self._placed: tuple[frozenset[str], float] | None = None
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="lookout", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="fleet-observer", daemon=True)
 
     def start(self) -> None:
         """Start the thread."""
@@ -92,7 +92,7 @@ class FleetObserver:
         if self._thread.is_alive():
             self._thread.join(timeout=LOOK_S)
 
-    def look(self) -> None:
+    def poll_once(self) -> None:
         """Run one pass. A part that fails does not stop the others."""
         nodes = frozenset(self._engine.snapshot.nodes)
         self._part("silence", lambda: self._look_for_silence(nodes))
@@ -114,7 +114,7 @@ class FleetObserver:
     def _look_for_silence(self, nodes: frozenset[str]) -> None:
         now, known = self._clock.wall(), self._engine.snapshot
         before = reported_silent_nodes(known.findings.values(), known.incidents.values())
-        found = find_silent_nodes(nodes, self._roster, self._begun_at, now, self._after_s, before)
+        found = find_silent_nodes(nodes, self._report_registry, self._begun_at, now, self._after_s, before)
         names = frozenset(found)
         if names != self._silent and not self._still_grows(names):
             self._engine.submit(SilenceObserved(at=now, silent=found))
@@ -174,6 +174,6 @@ class FleetObserver:
 
     def _run(self) -> None:
         while True:
-            self.look()
+            self.poll_once()
             if self._stopping.wait(LOOK_S):
                 return

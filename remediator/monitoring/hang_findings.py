@@ -82,11 +82,11 @@ def build_hang_finding(job: StalledJob, now: float) -> Finding | None:
     sections = {training[n].section for n in verdict.culprits if n in training}
     evidence["section"] = ", ".join(sorted(sections))
     if verdict.culprits[0] in dead:
-        grave, what = node in job.sick, "died"
+        critical, what = node in job.sick, "died"
     elif verdict.culprits[0] in job.silent:
-        grave, what = False, "is on a silent node"
+        critical, what = False, "is on a silent node"
     else:
-        grave, what = (
+        critical, what = (
             _is_node_evidence_enough(job, node, verdict.culprits),
             "has not arrived at the call in which the others wait",
         )
@@ -94,7 +94,7 @@ def build_hang_finding(job: StalledJob, now: float) -> Finding | None:
     gpu = next(iter(gpus)) if len(gpus) == 1 else ""
     about = (node, Component(ComponentKind.GPU, gpu) if gpu else Component(ComponentKind.HOST))
     words = f"{job.ref.job} is stuck in step {evidence['step']}: rank {evidence['ranks']} {what}"
-    severity = Severity.ERROR if grave else Severity.WARNING
+    severity = Severity.ERROR if critical else Severity.WARNING
     return build_detector_finding(
         about, (SOURCE, verdict.kind), detector_origin(SOURCE, job.ref), severity, words, now, evidence
     )

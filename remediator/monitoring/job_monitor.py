@@ -22,7 +22,7 @@ from vocabulary.identity import ComponentKind
 
 SILENT_S = 3600.0
 TOLD_TIMES = 3  # a window is read after a third of the time that it is sent for, so that one report may be lost
-UNHEARD_S = 15.0  # longest time that windows stay unread, whatever length a node reports
+UNREAD_S = 15.0  # longest time that windows stay unread, whatever length a node reports
 MOVES_AGAIN = "the job makes progress again"
 XID_WITHIN_S = 3600.0
 HELD_DOWN = ("throttle/*", "clocks/*")  # the node's own checks raise these only if they last
@@ -73,7 +73,7 @@ class JobMonitor:
     def take(self, heard: Collection[NodeRankReport]) -> None:
         """Take in new reports, with windows."""
         self.words |= {word.node: _drop_windows(word) for word in heard}
-        self._due |= {word.node: word.at + min(_window_span_s(word) / TOLD_TIMES, UNHEARD_S) for word in heard}
+        self._due |= {word.node: word.at + min(_window_span_s(word) / TOLD_TIMES, UNREAD_S) for word in heard}
         try:
             self._crews.take(heard)
         except Exception:
@@ -90,24 +90,24 @@ class JobMonitor:
         return any(rank.alive for word in self.words.values() for rank in word.ranks)
 
     def judgements(
-        self, known: KnownFindings, speaks: Callable[[str], bool], now: float
+        self, known: KnownFindings, has_reported: Callable[[str], bool], now: float
     ) -> list[Callable[[], tuple[Finding, ...]]]:
         """Return the detectors of this job as separate calls: where one raises, the others still run.
 
         Args:
             known: the findings there are.
-            speaks: whether a node has reported recently.
+            has_reported: whether a node has reported recently.
             now: UTC seconds.
         """
         return [
             *(partial(self._slow, crew, known, now) for crew in self._crews),
-            partial(self._stuck, known, speaks, now),
+            partial(self._stuck, known, has_reported, now),
         ]
 
     def _slow(self, crew: AnalysisPasses, known: KnownFindings, now: float) -> tuple[Finding, ...]:
         crew.judge(now)
-        standing = crew.standing
-        if standing is None:
+        conclusion = crew.conclusion
+        if conclusion is None:
             return ()
         of_job = known.of_origin.get(detector_origin(straggler_findings.SOURCE, self.ref), ())
         before = [finding for finding in of_job if self._crews.of(finding.node) in (crew, None)]
@@ -115,26 +115,26 @@ class JobMonitor:
         job = straggler_findings.StragglerContext(
             self.ref, seats, lambda node, gpu: machine_signals(known.own(node), gpu, now), before
         )
-        found = straggler_findings.build_straggler_findings(job, standing, crew.since, now)
+        found = straggler_findings.build_straggler_findings(job, conclusion, crew.since, now)
         return select_finding_changes(
             before, found, now, lambda finding: straggler_findings.straggler_end_reason(finding, seats), crew.last
         )
 
-    def _stuck(self, known: KnownFindings, speaks: Callable[[str], bool], now: float) -> tuple[Finding, ...]:
+    def _stuck(self, known: KnownFindings, has_reported: Callable[[str], bool], now: float) -> tuple[Finding, ...]:
         before = known.of_origin.get(detector_origin(hang_findings.SOURCE, self.ref), ())
         stalled = known.stalled.get(straggler_findings.job_component(self.ref).name, set())
         if not stalled and not any(finding.active for finding in before):
             return ()
-        claims = settle_rank_claims(self.words.values(), speaks)
-        if not claims.heard or not claims.whole:  # a missing rank may be the one that the others wait for
+        claims = settle_rank_claims(self.words.values(), has_reported)
+        if not claims.reported or not claims.complete:  # a missing rank may be the one that the others wait for
             return ()
         found = None
-        if hang_findings.is_job_stalled(claims.heard, stalled):
+        if hang_findings.is_job_stalled(claims.reported, stalled):
             sick = {node for node in self.words if has_node_fault(known.own(node))}
             found = hang_findings.build_hang_finding(
-                hang_findings.StalledJob(self.ref, claims.heard, claims.silent, stalled, sick), now
+                hang_findings.StalledJob(self.ref, claims.reported, claims.silent, stalled, sick), now
             )
-        heard_at = max(word.at for word in claims.heard)
+        heard_at = max(word.at for word in claims.reported)
         return select_finding_changes(
             before, [found] if found is not None else [], now, lambda _: MOVES_AGAIN, heard_at
         )
@@ -181,9 +181,9 @@ def machine_signals(findings: Iterable[Finding], gpu: str, now: float) -> Machin
 
 def has_node_fault(findings: Iterable[Finding]) -> bool:
     """Return whether the node asserts a fault of its own hardware; faults of a job or of our agent do not count."""
-    grave = {Severity.ERROR, Severity.FATAL}
+    critical = {Severity.ERROR, Severity.FATAL}
     apart = {ComponentKind.RANK, ComponentKind.AGENT}
-    return any(f.active and f.severity in grave and f.component.kind not in apart for f in findings)
+    return any(f.active and f.severity in critical and f.component.kind not in apart for f in findings)
 
 
 def _finding_concerns_gpu(finding: Finding, gpu: str) -> bool:

@@ -53,10 +53,10 @@ class _ReportMarker(NamedTuple):
 class JobWatcher:
     """Runs a pass every few seconds while this process leads."""
 
-    def __init__(self, engine: DecisionEngine, roster: ReportRegistry, clock: Clock, past: LemonMonitor) -> None:
+    def __init__(self, engine: DecisionEngine, registry: ReportRegistry, clock: Clock, past: LemonMonitor) -> None:
         """Args: `past` judges the history of all nodes when due; the others are those of `LeaderTerm`."""
         self._engine = engine
-        self._roster = roster
+        self._report_registry = registry
         self._clock = clock
         self._past = past
         self._jobs: dict[JobRef, JobMonitor] = {}
@@ -80,7 +80,7 @@ class JobWatcher:
         if self._thread.is_alive():
             self._thread.join(timeout=WRITTEN_WITHIN_S)
 
-    def look(self) -> None:
+    def poll_once(self) -> None:
         """Run one pass. News is durable when this returns, or is submitted again in the next pass.
 
         A failing part stops no other.
@@ -96,7 +96,7 @@ class JobWatcher:
         for job in self._pace.over(self._jobs.values()):
             if self._stopping.is_set():
                 return
-            news += [self._part(JOBS, judgement) for judgement in job.judgements(known, self._speaks, now)]
+            news += [self._part(JOBS, judgement) for judgement in job.judgements(known, self._has_reported, now)]
         over = [ref for ref, job in self._pace.over(self._jobs.items()) if not job.lives(now)]
         for ref in over:
             del self._jobs[ref]
@@ -121,7 +121,7 @@ class JobWatcher:
         """Return, by job, the nodes that have reported since the last pass."""
         words: dict[JobRef, list[ReportEntry]] = {}
         for name in snapshot.nodes:
-            entry, before = self._roster.get(name), self._seen.get(name)
+            entry, before = self._report_registry.get(name), self._seen.get(name)
             if entry is None or (before is not None and before.report == (entry.agent, entry.seq)):
                 continue
             told = _bounded_job_refs(entry.ranks)
@@ -151,8 +151,8 @@ class JobWatcher:
                 self._jobs[ref] = job
                 self._part(JOBS, partial(job.take, heard))
 
-    def _speaks(self, node: str) -> bool:
-        entry = self._roster.get(node)
+    def _has_reported(self, node: str) -> bool:
+        entry = self._report_registry.get(node)
         return entry is not None and self._clock.wall() - entry.seen_at <= entry.ttl_s
 
     def _ended(self, known: KnownFindings, over: list[JobRef], now: float) -> tuple[Finding, ...]:
@@ -173,8 +173,8 @@ class JobWatcher:
         unsure = {each.node for each in snapshot.findings.values() if each.active and each.check == DRIVER_CHECK}
         counted: list[gpu_count_comparison.NodeGpus] = []
         for name, record in self._pace.over(snapshot.nodes.items()):
-            entry = self._roster.get(name)
-            if entry is None or name in unsure or len(entry.products) != 1 or not self._speaks(name):
+            entry = self._report_registry.get(name)
+            if entry is None or name in unsure or len(entry.products) != 1 or not self._has_reported(name):
                 continue
             counted.append(
                 gpu_count_comparison.NodeGpus(name, entry.products[0], record.places.partitions, len(entry.gpus))
@@ -205,7 +205,7 @@ class JobWatcher:
     def _run(self) -> None:
         while not self._stopping.wait(LOOK_S):
             try:
-                self.look()
+                self.poll_once()
             except Exception:
                 log.exception("the analysis across nodes failed")
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from remediator.detection.lemons import Advice, History, Judged, Kind, Mark, judge
+from remediator.detection.lemons import Advice, History, Judged, Kind, Mark, judge_lemons
 from remediator.model.detector_origin import CENTRE
 from remediator.model.journal_records import NodeRecord
 from remediator.model.occurrence import Occurrence
@@ -59,7 +59,7 @@ def build_lemon_findings(past: Iterable[Occurrence], nodes: Sequence[NodeRecord]
     rows = _record_rows(past, fleet)
     if not rows:
         return []
-    judged = judge(_build_node_history(rows, fleet), now, fleet_nodes=len(fleet))
+    judged = judge_lemons(_build_node_history(rows, fleet), now, fleet_nodes=len(fleet))
     found = (_build_lemon_finding(number, node, judged, now) for number, node in enumerate(fleet))
     return [finding for finding in found if finding is not None]
 

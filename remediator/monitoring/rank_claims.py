@@ -19,27 +19,27 @@ OUTLIVED_S = 600.0  # a dead rank's beacon this much older than those of living 
 
 
 class RankClaims(NamedTuple):
-    """The ranks of a job by number, one report each: `heard` from nodes that still report, `silent` from the others.
+    """The ranks of a job by number, one report each: `reported` from nodes that still report, `silent` from the others.
 
-    `whole`: together they make up the job's world.
+    `complete`: together they make up the job's world.
     """
 
-    heard: list[NodeRankReport]
+    reported: list[NodeRankReport]
     silent: dict[int, str]
-    whole: bool
+    complete: bool
 
 
 class _RankClaim(NamedTuple):
-    word: NodeRankReport
+    report: NodeRankReport
     rank: RankStatus
 
 
-def settle_rank_claims(words: Collection[NodeRankReport], speaks: Callable[[str], bool]) -> RankClaims:
+def settle_rank_claims(words: Collection[NodeRankReport], has_reported: Callable[[str], bool]) -> RankClaims:
     """Decide what counts for each rank.
 
     Args:
         words: each node's last report.
-        speaks: whether a node has reported recently.
+        has_reported: whether a node has reported recently.
     """
     world = _majority_world_size(words)
     told: dict[int, list[_RankClaim]] = {}
@@ -50,14 +50,16 @@ def settle_rank_claims(words: Collection[NodeRankReport], speaks: Callable[[str]
     believed = {number: claims[0] for number, claims in told.items()}
     disputed = {number: claims for number, claims in told.items() if len(claims) > 1}
     if disputed:
-        better = _claim_preference(told, speaks)
+        better = _claim_preference(told, has_reported)
         believed |= {number: max(claims, key=better) for number, claims in disputed.items()}
     by_node: dict[str, list[RankStatus]] = {}
     for word, rank in believed.values():
         by_node.setdefault(word.node, []).append(rank)
-    heard = [word._replace(ranks=by_node[word.node]) for word in words if word.node in by_node and speaks(word.node)]
-    silent = {number: claim.word.node for number, claim in believed.items() if not speaks(claim.word.node)}
-    return RankClaims(heard, silent, 0 < world == len(believed))
+    reported = [
+        word._replace(ranks=by_node[word.node]) for word in words if word.node in by_node and has_reported(word.node)
+    ]
+    silent = {number: claim.report.node for number, claim in believed.items() if not has_reported(claim.report.node)}
+    return RankClaims(reported, silent, 0 < world == len(believed))
 
 
 def _majority_world_size(words: Collection[NodeRankReport]) -> int:
@@ -69,7 +71,7 @@ def _majority_world_size(words: Collection[NodeRankReport]) -> int:
 
 
 def _claim_preference(
-    told: dict[int, list[_RankClaim]], speaks: Callable[[str], bool]
+    told: dict[int, list[_RankClaim]], has_reported: Callable[[str], bool]
 ) -> Callable[[_RankClaim], tuple[bool | float, ...]]:
     """Return the rank of one claim among several claims on a rank.
 
@@ -78,26 +80,26 @@ def _claim_preference(
     say the job moves come last. Then the newest beacon wins.
     """
     living = [claim for claims in told.values() for claim in claims if claim.rank.alive]
-    nodes = {claim.word.node for claim in living}
-    speaking = {node for node in {claim.word.node for claims in told.values() for claim in claims} if speaks(node)}
+    nodes = {claim.report.node for claim in living}
+    speaking = set(filter(has_reported, {claim.report.node for claims in told.values() for claim in claims}))
     rooted = _sole_claimants(told.values())
     newest: dict[str, float] = {}
     for claim in living:
-        newest[claim.word.node] = max(claim.rank.at, newest.get(claim.word.node, claim.rank.at))
+        newest[claim.report.node] = max(claim.rank.at, newest.get(claim.report.node, claim.rank.at))
 
     def here(claim: _RankClaim) -> bool:
-        return claim.rank.alive and claim.word.node in speaking
+        return claim.rank.alive and claim.report.node in speaking
 
     def lost(claim: _RankClaim) -> bool:
-        node, rank = claim.word.node, claim.rank
+        node, rank = claim.report.node, claim.rank
         return node in rooted and not here(claim) and rank.at > newest.get(node, rank.at) - OUTLIVED_S
 
     alone = _sole_claimants([claim for claim in claims if here(claim) or lost(claim)] for claims in told.values())
-    fresh = {claim.word.node for claim in living if is_rank_moving(claim.word, claim.rank)}
+    fresh = {claim.report.node for claim in living if is_rank_moving(claim.report, claim.rank)}
     few = fresh if 2 * len(fresh) < len(nodes) else set[str]()
 
     def worth(claim: _RankClaim) -> tuple[bool | float, ...]:
-        node, rank = claim.word.node, claim.rank
+        node, rank = claim.report.node, claim.rank
         runs = here(claim) and (node in alone or not any(map(lost, told[rank.rank])))
         return runs, lost(claim), rank.alive, node in speaking, node in alone, node not in few, rank.at
 
@@ -106,7 +108,7 @@ def _claim_preference(
 
 def _sole_claimants(claims: Iterable[Collection[_RankClaim]]) -> set[str]:
     """Return the nodes with a rank, dead or alive, that no other node reports."""
-    tellers = ({claim.word.node for claim in of_rank} for of_rank in claims)
+    tellers = ({claim.report.node for claim in of_rank} for of_rank in claims)
     return {node for nodes in tellers if len(nodes) == 1 for node in nodes}
 
 

@@ -43,30 +43,30 @@ class StragglerContext(NamedTuple):
 
 
 def build_straggler_findings(
-    job: StragglerContext, standing: PassConclusion, since: Mapping[int, float], now: float
+    job: StragglerContext, conclusion: PassConclusion, since: Mapping[int, float], now: float
 ) -> list[Finding]:
     """Build the findings that hold for the job now; empty if no rank stands out.
 
     Args:
         job: the job whose passes these are.
-        standing: the conclusion of its passes.
+        conclusion: the conclusion of its passes.
         since: by rank, since when it has been named (UTC s).
         now: UTC seconds.
     """
-    if standing.verdict is None or not job.seats:
+    if conclusion.verdict is None or not job.seats:
         return []
-    if not standing.culprits:
-        return [_job_wide_finding(job, standing.verdict, now)]
+    if not conclusion.culprits:
+        return [_job_wide_finding(job, conclusion.verdict, now)]
     named: dict[tuple[str, str], list[Culprit]] = {}
-    for culprit in standing.culprits:
+    for culprit in conclusion.culprits:
         seat = job.seats.get(culprit.rank)
         if seat is not None:
-            named.setdefault((seat.node, seat.gpu if standing.kind is SlowdownKind.GPU else ""), []).append(culprit)
-    everyone = {culprit.rank for culprit in standing.culprits}
+            named.setdefault((seat.node, seat.gpu if conclusion.kind is SlowdownKind.GPU else ""), []).append(culprit)
+    everyone = {culprit.rank for culprit in conclusion.culprits}
     found = []
     for place, each in named.items():
         sure = _is_confirmed_by_peers(job.seats, place[0], everyone)
-        found.append(_culprit_finding(job, standing.verdict, place, each, (since, sure), now))
+        found.append(_culprit_finding(job, conclusion.verdict, place, each, (since, sure), now))
     return [finding for finding in found if finding is not None]
 
 

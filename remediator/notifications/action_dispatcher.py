@@ -37,17 +37,17 @@ class ActionDispatcher:
         self._hooks = hooks
         self._outbox = outbox
 
-    def start(self, standing: NotificationContext) -> None:
+    def start(self, context: NotificationContext) -> None:
         """Start delivering what the outbox holds."""
         if self._outbox is not None:
-            self._outbox.start(standing)
+            self._outbox.start(context)
 
     def stop(self) -> None:
         """Stop delivering; waiting messages stay stored."""
         if self._outbox is not None:
             self._outbox.stop()
 
-    def told(self) -> dict[str, dict[str, int]]:
+    def delivery_counts(self) -> dict[str, dict[str, int]]:
         """Return how attempts to each receiver ended in this term, by its name."""
         return {} if self._outbox is None else self._outbox.counts()
 

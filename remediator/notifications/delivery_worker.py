@@ -35,13 +35,13 @@ ENDS = SENT, FAILED, GIVEN_UP = "sent", "failed", "given_up"  # how an attempt e
 
 
 class DeliveryContext(msgspec.Struct, frozen=True):
-    """Inputs of a delivery worker. `standing` returns the state of incidents; `quiet_until` the end of quiet hours."""
+    """Inputs of a delivery worker. `context` returns the state of incidents; `quiet_until` the end of quiet hours."""
 
     name: str
     receiver: AnyReceiver
     store: OutboxStore
     clock: Clock
-    standing: NotificationContext
+    context: NotificationContext
     quiet_until: Callable[[float], float]
     give_up_s: float
 
@@ -95,13 +95,13 @@ class DeliveryWorker:
     def turn(self) -> float:
         """Send all that is due. Returns the seconds until there is something to do."""
         way, now = self._way, self._way.clock.wall()
-        if not way.standing.leads():
+        if not way.context.leads():
             return LOOK_S
-        told = way.store.told(way.name)
-        said = build_follow_ups(told, way.receiver, way.standing, way.quiet_until, now)
+        told = way.store.unresolved(way.name)
+        said = build_follow_ups(told, way.receiver, way.context, way.quiet_until, now)
         if said:
-            way.store.save(said, way.standing.epoch())
-            told = way.store.told(way.name)  # what is closed must not be repeated after this
+            way.store.save(said, way.context.epoch())
+            told = way.store.unresolved(way.name)  # what is closed must not be repeated after this
         if isinstance(way.receiver, Alertmanager):
             self._repeat(way.receiver, told, now)
         waiting = way.store.waiting(way.name)
@@ -125,16 +125,16 @@ class DeliveryWorker:
         """Return what may be sent, and when to check the rest (UTC s). Incidents closed meanwhile are not sent."""
         way, told, changed = self._way, [], []
         for item in fresh:
-            silence = way.standing.silence_of(item) if item.phase is NotificationPhase.FIRE else None
+            silence = way.context.silence_of(item) if item.phase is NotificationPhase.FIRE else None
             if silence is None:
                 told.append(item)
-            elif not way.standing.is_open(item.message.incident):
+            elif not way.context.is_open(item.message.incident):
                 why = f"resolved during the silence {silence.id} of {silence.actor}"
                 changed.append(replace(item, state=DeliveryState.ABANDONED, detail=why))
             elif item.free_at != silence.until:
                 changed.append(replace(item, free_at=silence.until))  # the retry limit starts only then
         if changed:
-            way.store.save(changed, way.standing.epoch())
+            way.store.save(changed, way.context.epoch())
         over = sum(item.state is DeliveryState.ABANDONED for item in changed)
         return told, now + LOOK_S if len(told) + over < len(fresh) else None
 
@@ -142,11 +142,11 @@ class DeliveryWorker:
         return self._way.clock.monotonic() < self._shut_until
 
     def _must_end(self) -> bool:
-        return self._stopping.is_set() or not self._way.standing.leads()
+        return self._stopping.is_set() or not self._way.context.leads()
 
     def _pause(self, wake: float | None) -> float:
         now = self._way.clock.wall()
-        left, told = self._way.store.waiting(self._way.name), self._way.store.told(self._way.name)
+        left, told = self._way.store.waiting(self._way.name), self._way.store.unresolved(self._way.name)
         shut_for = self._shut_until - self._way.clock.monotonic()
         pauses = [max(item.due - now, shut_for) for item in left if item.batch]
         if any(not item.batch for item in left):
@@ -163,7 +163,9 @@ class DeliveryWorker:
         alone = len({item.message.incident for item in piece}) == 1
         claimed_at = now if counts_against_rate(piece, receiver.pace) else 0.0
         later = any(item.message.update for item in piece)
-        known = {each.message.incident: each.thread for each in self._way.store.told(self._way.name)} if later else {}
+        known = (
+            {each.message.incident: each.thread for each in self._way.store.unresolved(self._way.name)} if later else {}
+        )
 
         def thread(item: Delivery) -> str:
             if receiver.REPEATS:
@@ -182,7 +184,7 @@ class DeliveryWorker:
             )
             for item in piece
         )
-        self._way.store.save(named, self._way.standing.epoch())
+        self._way.store.save(named, self._way.context.epoch())
         return named
 
     def _attempt(self, piece: Sequence[Delivery]) -> None:
@@ -212,7 +214,7 @@ class DeliveryWorker:
             log.info("notified %s of %s: %s", way.name, ", ".join(item.message.id for item in piece[:3]), answer.words)
         else:
             changed = self._put_off(piece, answer, attempts)
-        way.store.save(changed, way.standing.epoch())
+        way.store.save(changed, way.context.epoch())
 
     def _put_off(self, piece: Sequence[Delivery], answer: DeliveryAnswer, attempts: int) -> list[Delivery]:
         way, now = self._way, self._way.clock.wall()

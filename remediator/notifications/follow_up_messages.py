@@ -38,7 +38,7 @@ def is_acknowledged(incident: Incident | None) -> bool:
 def build_follow_ups(
     told: Sequence[Delivery],
     receiver: AnyReceiver,
-    standing: NotificationContext,
+    context: NotificationContext,
     quiet_until: Callable[[float], float],
     now: float,
 ) -> list[Delivery]:
@@ -49,14 +49,14 @@ def build_follow_ups(
     changed: list[Delivery] = []
     for items in threads.values():
         incidents = {item.message.incident for item in items}
-        if not any(standing.is_open(incident) for incident in incidents):
+        if not any(context.is_open(incident) for incident in incidents):
             page = any(item.message.page for item in items)
             waits = now if page or not receiver.quiet_hours else quiet_until(now)
-            above = next(filter(None, map(standing.part_of, sorted(incidents))), "")
+            above = next(filter(None, map(context.part_of, sorted(incidents))), "")
             changed.append(_next_phase_delivery(items, NotificationPhase.RESOLVE, now, waits, above))
             changed.extend(replace(item, settled=True) for item in items)
         elif _deliveries_to_acknowledge(items, receiver) and any(
-            standing.is_taken_up(incident) for incident in incidents
+            context.is_taken_up(incident) for incident in incidents
         ):
             changed.append(_next_phase_delivery(items, NotificationPhase.ACKNOWLEDGE, now, now))
             changed.extend(replace(item, acknowledged=True) for item in items)

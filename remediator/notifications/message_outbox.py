@@ -39,19 +39,19 @@ class MessageOutbox:
         self._couriers: dict[str, DeliveryWorker] = {}
         self._stopping = threading.Event()
         self._beating = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
-        self._standing: NotificationContext | None = None
+        self._context: NotificationContext | None = None
         self._tidied_at = 0.0
 
-    def start(self, standing: NotificationContext) -> None:
+    def start(self, context: NotificationContext) -> None:
         """Continue the deliveries of earlier leaders, and start heartbeats."""
-        self._standing = standing
+        self._context = context
         self._tidy(self._clock.wall())
         for name, count in self._store.left_for().items():
             if name not in self._receivers:
                 log.error("%d messages wait for the receiver '%s', which is no longer configured", count, name)
         for name, receiver in self._receivers.items():
             way = DeliveryContext(
-                name, receiver, self._store, self._clock, standing, self._quiet_until, self._telling.give_up_s
+                name, receiver, self._store, self._clock, context, self._quiet_until, self._telling.give_up_s
             )
             self._couriers[name] = DeliveryWorker(way)
             self._couriers[name].start()
@@ -111,11 +111,11 @@ class MessageOutbox:
         return quiet_hours_end(self._telling.quiet_hours, at)
 
     def _beat(self) -> None:
-        heartbeat, standing = self._telling.heartbeat, self._standing
-        if heartbeat is None or standing is None:
+        heartbeat, context = self._telling.heartbeat, self._context
+        if heartbeat is None or context is None:
             return
         while not self._stopping.is_set():
-            if standing.leads():  # a controller that cannot decide must not look alive
+            if context.leads():  # a controller that cannot decide must not look alive
                 answer = self._one_beat(heartbeat)
                 if not answer.taken:
                     log.warning("heartbeat: %s", answer.words)

@@ -24,7 +24,7 @@ class OutboxStore(Protocol):
     def waiting(self, receiver: str) -> list[Delivery]:
         """Return what is to be sent, oldest first."""
 
-    def told(self, receiver: str) -> list[Delivery]:
+    def unresolved(self, receiver: str) -> list[Delivery]:
         """Return what the receiver got and must be resolved there, oldest first."""
 
     def begun(self, receiver: str, since: float) -> list[float]:

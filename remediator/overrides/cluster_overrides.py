@@ -11,28 +11,28 @@ from fnmatch import fnmatchcase
 from msgspec.structs import replace
 
 from remediator.decisions.decision_settings import DecisionSettings
-from remediator.model.journal_records import OURSELVES, AuditEvent, Facts
-from remediator.model.override_records import MODE, AlertSilence, ModeOverride, Standing
+from remediator.model.journal_records import CONTROLLER_ACTOR, AuditEvent, Facts
+from remediator.model.override_records import MODE, AlertSilence, ModeOverride, OperatorOverride
 from remediator.model.pipeline_inputs import AlertsSilenced, ModeSet, ReceiverTried, SilenceEnded
 from remediator.state.cluster_state import ClusterState
 from vocabulary.text.duration_format import format_period
 
 
-def find_mode_override(standing: Mapping[str, Standing]) -> ModeOverride | None:
+def find_mode_override(overrides: Mapping[str, OperatorOverride]) -> ModeOverride | None:
     """Return the operator's mode override, if there is one."""
-    said = standing.get(MODE)
+    said = overrides.get(MODE)
     return said if isinstance(said, ModeOverride) else None
 
 
-def effective_settings(standing: Mapping[str, Standing], settings: DecisionSettings) -> DecisionSettings:
+def effective_settings(overrides: Mapping[str, OperatorOverride], settings: DecisionSettings) -> DecisionSettings:
     """Return the settings with the effective mode: an operator's override goes before the configuration."""
-    said = find_mode_override(standing)
+    said = find_mode_override(overrides)
     return replace(settings, mode=said.mode) if said is not None else settings
 
 
-def list_open_silences(standing: Mapping[str, Standing]) -> tuple[AlertSilence, ...]:
+def list_open_silences(overrides: Mapping[str, OperatorOverride]) -> tuple[AlertSilence, ...]:
     """Return the silences that have not ended, the first to end first."""
-    found = [said for said in standing.values() if isinstance(said, AlertSilence)]
+    found = [said for said in overrides.values() if isinstance(said, AlertSilence)]
     return tuple(sorted(found, key=lambda silence: (silence.until, silence.id)))
 
 
@@ -76,24 +76,24 @@ def apply_cluster_override(
 
 def expire_silences(state: ClusterState, now: float) -> None:
     """Remove silences that have ended."""
-    for silence in list_open_silences(state.standing):
+    for silence in list_open_silences(state.operator_overrides):
         if now >= silence.until:
             text = f"the silence {silence.id} of {silence.actor} has ended: {_silence_text(silence)}"
-            state.put_standing(silence.id, None)
-            _append_override_audit(state, now, "silence_ended", OURSELVES, text, {"silence": silence.id})
+            state.put_operator_override(silence.id, None)
+            _append_override_audit(state, now, "silence_ended", CONTROLLER_ACTOR, text, {"silence": silence.id})
 
 
 def _apply_mode(state: ClusterState, item: ModeSet) -> bool:
-    said = find_mode_override(state.standing)
+    said = find_mode_override(state.operator_overrides)
     if item.mode is None:
         if said is None:
             return False
-        state.put_standing(MODE, None)
+        state.put_operator_override(MODE, None)
         to = "the configured one"
     else:
         if said is not None and (said.mode, said.actor, said.why) == (item.mode, item.actor, item.text):
             return False
-        state.put_standing(MODE, ModeOverride(item.mode, item.actor, item.at, item.text))
+        state.put_operator_override(MODE, ModeOverride(item.mode, item.actor, item.at, item.text))
         to = item.mode.value
     text = f"{item.actor} sets the mode to {to}" + (f": {item.text}" if item.text else "")
     facts: Facts = {"mode": item.mode.value if item.mode is not None else ""}
@@ -103,19 +103,19 @@ def _apply_mode(state: ClusterState, item: ModeSet) -> bool:
 
 def _apply_silence(state: ClusterState, item: AlertsSilenced) -> None:
     silence = item.silence
-    if silence.id in state.standing or silence.until <= item.at:
+    if silence.id in state.operator_overrides or silence.until <= item.at:
         return
-    state.put_standing(silence.id, silence)
+    state.put_operator_override(silence.id, silence)
     text = f"{silence.actor} silences {_silence_text(silence)} for {format_period(round(silence.until - item.at))}: {silence.why}"
     facts: Facts = {"silence": silence.id, "match": silence.match, "kinds": silence.kinds, "until": silence.until}
     _append_override_audit(state, item.at, "silenced", silence.actor, text, facts, item.address)
 
 
 def _apply_silence_end(state: ClusterState, item: SilenceEnded) -> None:
-    silence = state.standing.get(item.silence)
+    silence = state.operator_overrides.get(item.silence)
     if not isinstance(silence, AlertSilence):
         return
-    state.put_standing(silence.id, None)
+    state.put_operator_override(silence.id, None)
     text = f"{item.actor} ends the silence {silence.id} of {silence.actor}: {_silence_text(silence)}"
     text += f": {item.text}" if item.text else ""
     _append_override_audit(state, item.at, "silence_ended", item.actor, text, {"silence": silence.id}, item.address)

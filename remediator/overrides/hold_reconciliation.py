@@ -13,14 +13,14 @@ from remediator.incidents import reopen_rules
 from remediator.model.journal_records import Action, ActionState, NodeRecord
 from remediator.model.plan_steps import Verb
 from remediator.model.rule_conditions import NodeState
-from remediator.model.scheduler_hold import HoldOwner, NodeHold
+from remediator.model.scheduler_hold import HoldOwner, SchedulerNodeState
 from remediator.state.cluster_state import ClusterState
 
 WITHDRAWN_S = 60.0  # a withdrawn cordon that was already running may still be carried out for this long
 RESUMED_S = 60.0  # an answer this soon after our resume may be older than it
 
 
-def reconcile_scheduler_hold(state: ClusterState, hold: NodeHold, now: float) -> None:
+def reconcile_scheduler_hold(state: ClusterState, hold: SchedulerNodeState, now: float) -> None:
     """Compare the scheduler's answer with the desired state. Where an operator changed it, the operator wins.
 
     Only a hold confirmed as ours can be taken over or lifted: before that, the scheduler may not show it yet.
@@ -43,7 +43,7 @@ def reconcile_scheduler_hold(state: ClusterState, hold: NodeHold, now: float) ->
         _readopt_own_hold(state, node, hold, now)
 
 
-def hold_contradicts_record(node: NodeRecord, hold: NodeHold) -> bool:
+def hold_contradicts_record(node: NodeRecord, hold: SchedulerNodeState) -> bool:
     """Return whether the scheduler's answer contradicts the record; the node is then polled until the two agree.
 
     An answer received while a change was running may be outdated, and the scheduler may not send another one.
@@ -67,10 +67,11 @@ def check_held_nodes(state: ClusterState, now: float) -> None:
             state.put_node(replace(node, hold_confirmed_at=now))
 
 
-def _reconcile_own_hold(state: ClusterState, node: NodeRecord, hold: NodeHold, now: float) -> None:
+def _reconcile_own_hold(state: ClusterState, node: NodeRecord, hold: SchedulerNodeState, now: float) -> None:
     cordoning = is_action_pending(state, node.node, Verb.CORDON.value, now)
     confirmed = node.hold_confirmed_at is not None and now > node.hold_confirmed_at
-    stopped = find_stop_order(state.standing) is not None  # then no query is made and no answer will settle the owner
+    # If stopped, no query is made and no answer will settle the owner.
+    stopped = find_stop_order(state.operator_overrides) is not None
     if hold.owner is HoldOwner.OPERATOR and (confirmed or stopped or not cordoning):
         hand_node_to_operator(state, node, now, f"an operator took over: {hold.reason}")
     elif hold.schedulable and confirmed and not is_action_pending(state, node.node, RESUME, now):
@@ -85,7 +86,7 @@ def _reconcile_own_hold(state: ClusterState, node: NodeRecord, hold: NodeHold, n
         state.note(now, "hold_let_go", text, node=node.node, incident=state.incident_of(node.node))
 
 
-def _shows_ours(hold: NodeHold) -> bool:
+def _shows_ours(hold: SchedulerNodeState) -> bool:
     return hold.owner is HoldOwner.US and hold.schedulable is False
 
 
@@ -98,7 +99,7 @@ def _just_resumed(node: NodeRecord, now: float) -> bool:
     return bool(node.returns) and abs(now - node.returns[-1].at) < RESUMED_S
 
 
-def _readopt_own_hold(state: ClusterState, node: NodeRecord, hold: NodeHold, now: float) -> None:
+def _readopt_own_hold(state: ClusterState, node: NodeRecord, hold: SchedulerNodeState, now: float) -> None:
     """Take our hold back into the record: an operator held the node and released it, or our database is an older copy.
 
     Or a cordon was carried out although an operator's command withdrew it: it uses budget, and the node stays the

@@ -16,7 +16,7 @@ from remediator.decisions.operator_takeover import end_action, withdraw_node_act
 from remediator.decisions.plan_progress import hand_incident_over
 from remediator.model.journal_records import Action, ActionState, AuditEvent, Facts, IncidentState, NodeRecord
 from remediator.model.pipeline_inputs import ActionCancelled, ManualCordon, ManualCordonKind
-from remediator.model.plan_steps import ONLY_TELLING, Verb
+from remediator.model.plan_steps import NON_DISRUPTIVE, Verb
 from remediator.model.rule_conditions import NodeState
 from remediator.model.scheduler_hold import THEIR_PREFIX
 from remediator.overrides.hold_reconciliation import WITHDRAWN_S, record_node_release
@@ -29,7 +29,6 @@ SEEN = "seen"  # prefix for the reason of the hold to lift; a hold with another 
 REASON = "reason"
 ACTOR = "actor"
 _VERBS = {ManualCordonKind.CORDON: CORDON, ManualCordonKind.UNCORDON: UNCORDON}
-_TELLING = frozenset(verb.value for verb in ONLY_TELLING)
 
 
 def apply_manual_cordon(state: ClusterState, item: ManualCordon) -> set[str]:
@@ -129,7 +128,7 @@ def expire_manual_actions(state: ClusterState, now: float) -> None:
 
 def _end_manual_action(state: ClusterState, over: Action, now: float, within: str = "") -> None:
     state.put_action(over)
-    state.unheard.add(over)
+    state.unanswered_actions.add(over)
     facts: Facts = {"action": over.id, "verb": over.verb}
     text = f"{over.verb} of {over.node} was not done{within}: {over.detail}"
     state.note(now, "action_ended", text, node=over.node, data=facts)
@@ -152,9 +151,9 @@ def apply_action_cancellation(state: ClusterState, item: ActionCancelled) -> set
     apply_manual_action_end(state, replace(action, state=ActionState.CANCELLED, detail=why), item.at)
     if incident is None:
         return {action.node}
-    if incident.state is IncidentState.ACTING and action.verb not in _TELLING:
+    if incident.state is IncidentState.ACTING and action.verb not in NON_DISRUPTIVE:
         for other in state.actions_of(incident):
-            if not other.state.final and other.verb not in _TELLING and other.verb != Verb.CORDON.value:
+            if not other.state.final and other.verb not in NON_DISRUPTIVE and other.verb != Verb.CORDON.value:
                 end_action(state, other, ActionState.CANCELLED, item.at, f"{action.verb} was {why}")
         hand_incident_over(state, incident, f"{action.verb} of {action.node} was {why}", item.at)
     return {action.node, incident.node}

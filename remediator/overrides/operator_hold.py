@@ -12,7 +12,7 @@ from remediator.decisions.hold_incidents import is_still_asserted, redecide_node
 from remediator.decisions.node_lifecycle import transition_node
 from remediator.decisions.operator_takeover import withdraw_node_actions
 from remediator.decisions.plan_progress import close_incident
-from remediator.model.journal_records import AuditEvent, Facts, HandsOff, NodeRecord
+from remediator.model.journal_records import AuditEvent, Facts, NodeRecord, OperatorHold
 from remediator.model.pipeline_inputs import NodeCommand, NodeCommandKind
 from remediator.model.plan_steps import Verb
 from remediator.model.rule_conditions import NodeState
@@ -57,7 +57,7 @@ def expire_operator_holds(state: ClusterState, now: float) -> None:
 
 def _changes_node(node: NodeRecord, item: NodeCommand) -> bool:
     if item.word is NodeCommandKind.HOLD:
-        wanted = HandsOff(item.actor, item.text, item.until)
+        wanted = OperatorHold(item.actor, item.text, item.until)
         over = item.until is not None and item.until <= item.at
         return node.state is not NodeState.RETIRED and node.hands_off != wanted and not over
     if item.word is NodeCommandKind.RELEASE:
@@ -66,7 +66,7 @@ def _changes_node(node: NodeRecord, item: NodeCommand) -> bool:
 
 
 def _hold_node(state: ClusterState, node: NodeRecord, item: NodeCommand, why: str) -> None:
-    kept = replace(node, hands_off=HandsOff(item.actor, item.text, item.until))
+    kept = replace(node, hands_off=OperatorHold(item.actor, item.text, item.until))
     state.put_node(transition_node(kept, NodeState.OPERATOR_HELD, item.at, why))
     withdraw_node_actions(state, node.node, item.at, why, also=frozenset({Verb.CORDON.value}))
 

@@ -137,8 +137,8 @@ class _FirstRules:
 
 def _unknown_pattern_problems(rule: PolicyRule, known: Known, names: Collection[str]) -> Iterator[PolicyProblem]:
     """Return patterns that match nothing known: probably typing errors."""
-    deeds = [f"{kind}/{verb.value}" for kind in ("action", "failed") for verb in Verb]
-    countable = [*known, ISOLATION, RETURNED, *deeds, *(f"rule/{name}" for name in names)]
+    action_kinds = [f"{kind}/{verb.value}" for kind in ("action", "failed") for verb in Verb]
+    countable = [*known, ISOLATION, RETURNED, *action_kinds, *(f"rule/{name}" for name in names)]
     together = rule.match.together
     company = together.all + together.any + together.none if together is not None else ()
     guards = (rule.guards, *(step.guards for step in rule.steps))

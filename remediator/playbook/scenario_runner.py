@@ -21,7 +21,7 @@ from remediator.model.pipeline_inputs import (
     StepApproved,
 )
 from remediator.model.rule_conditions import DAY_S
-from remediator.model.scheduler_hold import HoldOwner, NodeHold
+from remediator.model.scheduler_hold import HoldOwner, SchedulerNodeState
 from remediator.playbook.scenario_document import Event, Expected, Scenario, ScenarioDocument
 from remediator.playbook.yaml_source import YamlSource, read_yaml_record
 from remediator.replay.simulated_cluster import AnswerScript, SimulatedCluster
@@ -65,12 +65,12 @@ def run_scenario(scenario: Scenario, policy: Policy, catalogue: Catalogue, place
     rehearsal = SimulatedCluster(settings, AnswerScript(answers=dict(scenario.answers)))
     rehearsal.now = START
     for item in _initial_inputs(scenario):
-        rehearsal.tell(item)
+        rehearsal.submit(item)
     placed = dict(scenario.jobs)
     for number, event in enumerate(sorted(scenario.given, key=lambda e: e.at)):
         rehearsal.run(START + event.at)
         for item in _event_inputs(event, number, rehearsal, placed, catalogue):
-            rehearsal.tell(item)
+            rehearsal.submit(item)
     rehearsal.run(START + scenario.until)
     rules = tuple(decision.rule for decision in rehearsal.decisions.values())
     return ScenarioResult(scenario.name, place, tuple(_unmet_expectations(scenario.expect, rehearsal)), rules)
@@ -82,7 +82,7 @@ def _initial_inputs(scenario: Scenario) -> Iterator[AnyInput]:
         yield FindingsReported(at=START, node=node, boot_id="", active=())
         yield InventoryChanged(at=START, node=node, products=(scenario.gpu,))
         yield _placement_input(node, scenario.jobs, START)
-    in_service = tuple(NodeHold(f"n{number}", schedulable=True) for number in range(1, scenario.nodes + 1))
+    in_service = tuple(SchedulerNodeState(f"n{number}", schedulable=True) for number in range(1, scenario.nodes + 1))
     yield HoldsObserved(at=START, holds=in_service)
 
 
@@ -109,7 +109,9 @@ def _event_inputs(
     if event.operator:
         holds = event.operator == "holds"
         owner = HoldOwner.OPERATOR if holds else HoldOwner.NOBODY
-        yield HoldsObserved(at=at, holds=(NodeHold(event.node, schedulable=not holds, drained=holds, owner=owner),))
+        yield HoldsObserved(
+            at=at, holds=(SchedulerNodeState(event.node, schedulable=not holds, drained=holds, owner=owner),)
+        )
     incident = rehearsal.state.incident_of(event.node)
     if event.approve and incident is not None:
         for awaited in list_awaited_approvals(incident)[:1]:

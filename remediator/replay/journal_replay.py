@@ -22,7 +22,7 @@ from remediator.model.pipeline_inputs import (
     PolicyChanged,
     VerdictsReached,
 )
-from remediator.model.scheduler_hold import HoldOwner, NodeHold
+from remediator.model.scheduler_hold import HoldOwner, SchedulerNodeState
 from remediator.pipeline import apply_input
 from remediator.replay.simulated_cluster import AnswerScript, SimulatedCluster
 from remediator.state.cluster_state import ClusterState
@@ -77,7 +77,7 @@ def try_policy(inputs: Iterable[AnyInput], settings: DecisionSettings) -> Policy
         theirs = _external_input(item, rehearsal.state)
         if theirs is not None:
             rehearsal.run(theirs.at)
-            rehearsal.tell(theirs)
+            rehearsal.submit(theirs)
     rehearsal.run(rehearsal.now)
     decisions = list(rehearsal.decisions.values())
     policy = settings.policy
@@ -126,7 +126,7 @@ def _external_input(item: AnyInput, state: ClusterState) -> AnyInput | None:
     return HoldsObserved(at=item.at, holds=theirs) if theirs else None
 
 
-def _is_in_service(hold: NodeHold, state: ClusterState) -> bool:
+def _is_in_service(hold: SchedulerNodeState, state: ClusterState) -> bool:
     """Return whether no policy changed the node's service state.
 
     An operator released it, it was first seen in service, or it has not changed.

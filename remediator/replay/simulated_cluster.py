@@ -23,7 +23,7 @@ from remediator.model.pipeline_inputs import (
     PlacementChanged,
     Tick,
 )
-from remediator.model.scheduler_hold import ActionOutcome, ActionResult, HoldOwner, NodeHold
+from remediator.model.scheduler_hold import ActionOutcome, ActionResult, HoldOwner, SchedulerNodeState
 from remediator.pipeline import apply_input
 from remediator.state.cluster_state import ClusterState
 from vocabulary.order import TRAINER_ORDERS, OrderKind, OrderState, OrderUpdate
@@ -81,11 +81,11 @@ class SimulatedCluster:
             deadline = self._next_deadline()
             self._to(max(min(due, until, deadline), self.now), tick=deadline <= min(due, until))
             while self._agenda and self._agenda[0][0] <= self.now:
-                self.tell(heapq.heappop(self._agenda)[2])
+                self.submit(heapq.heappop(self._agenda)[2])
             if self.now >= until and not (self._agenda and self._agenda[0][0] <= until):
                 return
 
-    def tell(self, item: AnyInput) -> None:
+    def submit(self, item: AnyInput) -> None:
         """Apply one input, keep its changes, and schedule the answers to the actions it planned."""
         self._count_isolated(item.at)
         apply_input(self.state, item, self.settings)
@@ -103,7 +103,7 @@ class SimulatedCluster:
     def _to(self, now: float, *, tick: bool) -> None:
         if tick or now - self._ticked_at >= TICK_S:
             self._ticked_at = now
-            self.tell(Tick(at=now))
+            self.submit(Tick(at=now))
         self._count_isolated(now)
 
     def _count_isolated(self, now: float) -> None:
@@ -149,5 +149,5 @@ class SimulatedCluster:
     def _observe(self, node: str, at: float, *, schedulable: bool) -> None:
         idle = not self.state.nodes[node].jobs
         owner = HoldOwner.NOBODY if schedulable else HoldOwner.US
-        hold = NodeHold(node=node, schedulable=schedulable, drained=idle and not schedulable, owner=owner)
+        hold = SchedulerNodeState(node=node, schedulable=schedulable, drained=idle and not schedulable, owner=owner)
         self.at(HoldsObserved(at=at, holds=(hold,)))

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from remediator.model.scheduler_hold import REASON_PREFIX, ActionOutcome, ActionResult, HoldOwner, NodeHold
+from remediator.model.scheduler_hold import REASON_PREFIX, ActionOutcome, ActionResult, HoldOwner, SchedulerNodeState
 from remediator.schedulers.scheduler_protocol import (
     check_cordon,
     check_operator_cordon,
@@ -54,11 +54,11 @@ class LocalScheduler:
         self._clock = clock
         self._running = running
 
-    def observe(self, nodes: Collection[str]) -> dict[str, NodeHold]:
+    def observe(self, nodes: Collection[str]) -> dict[str, SchedulerNodeState]:
         """Return every one of `nodes`: held if the file says so, otherwise free."""
         holds = self._read()
         if isinstance(holds, ActionOutcome):
-            return {node: NodeHold(node, None, reason=holds.detail) for node in nodes}
+            return {node: SchedulerNodeState(node, None, reason=holds.detail) for node in nodes}
         running = self._running(nodes)
         return {node: _describe_local_hold(node, holds.get(node), running.get(node)) for node in nodes}
 
@@ -98,7 +98,7 @@ class LocalScheduler:
     def _change(
         self,
         node: str,
-        answer: Callable[[NodeHold], ActionOutcome | None],
+        answer: Callable[[SchedulerNodeState], ActionOutcome | None],
         change: Callable[[dict[str, LocalHold]], dict[str, LocalHold]],
         done: ActionOutcome,
     ) -> ActionOutcome:
@@ -144,9 +144,11 @@ class LocalScheduler:
             yield
 
 
-def _describe_local_hold(node: str, hold: LocalHold | None, jobs: tuple[str, ...] | None) -> NodeHold:
+def _describe_local_hold(node: str, hold: LocalHold | None, jobs: tuple[str, ...] | None) -> SchedulerNodeState:
     """Describe a hold. `jobs` is None for a node that has not reported: its work may still run."""
     if hold is None:
-        return NodeHold(node, schedulable=True, jobs=jobs or ())
+        return SchedulerNodeState(node, schedulable=True, jobs=jobs or ())
     owner = HoldOwner.US if hold.reason.startswith(REASON_PREFIX) else HoldOwner.OPERATOR
-    return NodeHold(node, schedulable=False, drained=jobs == (), owner=owner, reason=hold.reason, jobs=jobs or ())
+    return SchedulerNodeState(
+        node, schedulable=False, drained=jobs == (), owner=owner, reason=hold.reason, jobs=jobs or ()
+    )

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from typing import Protocol, runtime_checkable
 
 from remediator.model.node_location import NodeLocation
-from remediator.model.scheduler_hold import REASON_PREFIX, ActionOutcome, ActionResult, HoldOwner, NodeHold
+from remediator.model.scheduler_hold import REASON_PREFIX, ActionOutcome, ActionResult, HoldOwner, SchedulerNodeState
 
 REASON_LENGTH_MAX = 250
 
@@ -19,7 +19,7 @@ REASON_LENGTH_MAX = 250
 class Scheduler(Protocol):
     """A scheduler. No call raises for outside failures, and each ends within the backend's own deadline."""
 
-    def observe(self, nodes: Collection[str]) -> dict[str, NodeHold]:
+    def observe(self, nodes: Collection[str]) -> dict[str, SchedulerNodeState]:
         """Return every one of `nodes` as the scheduler sees it now, in one call.
 
         A node whose state is unknown (scheduler down, name unknown) has `schedulable` None and a reason; if the
@@ -39,7 +39,7 @@ class Scheduler(Protocol):
         """Uncordon `node` for an operator, whoever holds it, if the reason is still the one they saw."""
 
     def evict(self, node: str) -> ActionOutcome:
-        """Evict what still runs on a node that we hold; called only where `NodeHold.evictable` is set."""
+        """Evict what still runs on a node that we hold; called only where `SchedulerNodeState.evictable` is set."""
 
 
 @runtime_checkable
@@ -58,7 +58,7 @@ class TracksLostDrains(Protocol):
         """Record earlier holds: node → when our drain was last confirmed, UTC s."""
 
 
-def check_cordon(hold: NodeHold) -> ActionOutcome | None:
+def check_cordon(hold: SchedulerNodeState) -> ActionOutcome | None:
     """Return the answer to a cordon that must not be carried out; None: continue."""
     if hold.schedulable is None:
         return ActionOutcome(ActionResult.FAILED if hold.known else ActionResult.UNKNOWN, hold.reason)
@@ -69,7 +69,7 @@ def check_cordon(hold: NodeHold) -> ActionOutcome | None:
     return None
 
 
-def check_resume(hold: NodeHold) -> ActionOutcome | None:
+def check_resume(hold: SchedulerNodeState) -> ActionOutcome | None:
     """Return the answer to a resume that must not be carried out; None: continue."""
     if hold.schedulable is None:
         return ActionOutcome(ActionResult.FAILED if hold.known else ActionResult.UNKNOWN, hold.reason)
@@ -82,7 +82,7 @@ def check_resume(hold: NodeHold) -> ActionOutcome | None:
     return None
 
 
-def check_operator_cordon(hold: NodeHold) -> ActionOutcome | None:
+def check_operator_cordon(hold: SchedulerNodeState) -> ActionOutcome | None:
     """Return the answer to an operator's cordon that must not be carried out; None: continue.
 
     A hold of ours becomes theirs.
@@ -96,7 +96,7 @@ def check_operator_cordon(hold: NodeHold) -> ActionOutcome | None:
     return None
 
 
-def check_operator_uncordon(hold: NodeHold, seen: str) -> ActionOutcome | None:
+def check_operator_uncordon(hold: SchedulerNodeState, seen: str) -> ActionOutcome | None:
     """Return the answer to an operator's uncordon that must not be carried out; None: continue."""
     if hold.schedulable is None:
         return ActionOutcome(ActionResult.FAILED if hold.known else ActionResult.UNKNOWN, hold.reason)

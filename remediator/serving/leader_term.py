@@ -54,8 +54,8 @@ class LeaderTerm:
         Raises:
             StoreError: another remediator leads, or the database cannot be used.
         """
-        clock, roster = SystemClock(), ReportRegistry()
-        backend = build_scheduler(config.scheduler, clock, roster)
+        clock, registry = SystemClock(), ReportRegistry()
+        backend = build_scheduler(config.scheduler, clock, registry)
         performer = ActionExecutor(
             config.cluster,
             backend,
@@ -69,7 +69,7 @@ class LeaderTerm:
         )
 
         def published(snapshot: StateSnapshot) -> None:
-            performer.look(snapshot)
+            performer.start_due_actions(snapshot)
             wakeups.wake(snapshot.ordered)
 
         settings = _make_decision_settings(config, reload)
@@ -80,20 +80,22 @@ class LeaderTerm:
         tokens, gate = Tokens(journal.engine), RateLimitGate(config.limits, clock.monotonic)
         topology = Path(config.topology) if config.topology else None
         places = backend if isinstance(backend, ReportsLocations) else None
-        self._lookout = FleetObserver(engine, roster, clock, config.silence.after_s, topology, places)
-        self._watcher = JobWatcher(engine, roster, clock, LemonMonitor(OccurrenceQueries(journal.engine), clock.wall()))
+        self._fleet_observer = FleetObserver(engine, registry, clock, config.silence.after_s, topology, places)
+        self._watcher = JobWatcher(
+            engine, registry, clock, LemonMonitor(OccurrenceQueries(journal.engine), clock.wall())
+        )
         self.service = HandlerContext(
             config,
             clock,
             engine,
             journal,
             performer,
-            roster,
+            registry,
             tokens,
             wakeups,
             reload,
             gate,
-            self._lookout,
+            self._fleet_observer,
             self._watcher.faults,
             LoginSessions(journal.engine),
         )
@@ -105,7 +107,7 @@ class LeaderTerm:
         self._token_watch.start()
         service.engine.start()
         service.performer.start(service.engine)
-        self._lookout.start()
+        self._fleet_observer.start()
         self._watcher.start()
         policy = service.engine.settings.policy
         log.info(
@@ -124,7 +126,7 @@ class LeaderTerm:
     def stop(self) -> None:
         """Stop in order: running actions finish, and their outcomes are written."""
         self._token_watch.stop()
-        self._lookout.stop()
+        self._fleet_observer.stop()
         self._watcher.stop()
         self.service.performer.stop()
         self.service.engine.stop()
@@ -141,13 +143,13 @@ def _make_decision_settings(config: Config, reload: PolicyReloader) -> DecisionS
     )
 
 
-def build_scheduler(config: SchedulerConfig, clock: Clock, roster: ReportRegistry) -> Scheduler:
+def build_scheduler(config: SchedulerConfig, clock: Clock, registry: ReportRegistry) -> Scheduler:
     """Create the backend that the configuration names."""
     if config.kind == "slurm":
         return SlurmScheduler(config.slurm, clock)
     if config.kind == "kubernetes":
         return KubernetesScheduler(config.kubernetes, clock)
-    return LocalScheduler(Path(config.state_file), clock, lambda nodes: roster.running(nodes, clock.wall()))
+    return LocalScheduler(Path(config.state_file), clock, lambda nodes: registry.running(nodes, clock.wall()))
 
 
 class TokenWatch:

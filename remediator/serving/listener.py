@@ -41,7 +41,7 @@ class Listener:
         address: tuple[str, int],
         tls: TlsSettings | None,
         limits: AccessLimits,
-        speak: Callable[[], BoundedHttpProtocol],
+        make_protocol: Callable[[], BoundedHttpProtocol],
     ) -> None:
         """Create a listener; `speak` makes the protocol of one connection.
 
@@ -56,7 +56,7 @@ class Listener:
         self._trusted = _client_authorities(tls)
         self._trust = 0  # counts changes of the trusted authorities
         self._headers_s = limits.headers_s
-        self._speak = speak
+        self._make_protocol = make_protocol
         self._sockets: list[socket.socket] = []
         self._greeting: set[asyncio.Task[None]] = set()
 
@@ -147,7 +147,7 @@ class Listener:
         task.add_done_callback(self._greeting.discard)
 
     async def _welcome(self, connection: socket.socket, guest: UnknownConnection) -> None:
-        protocol, trust = self._speak(), self._trust
+        protocol, trust = self._make_protocol(), self._trust
         protocol.headers_s = self._headers_s
         protocol.seen = partial(self._seen, guest, protocol)
         protocol.gone = partial(self._gone, guest, protocol)

@@ -53,7 +53,7 @@ class _DrainingServer(uvicorn.Server):
                 timeout_keep_alive=int(KEEP_ALIVE_S),
             )
         )
-        self.listener = Listener(config.address, config.tls, config.limits, self._speak)
+        self.listener = Listener(config.address, config.tls, config.limits, self._make_protocol)
         self._where = f"cluster {config.cluster}, on {config.listen}"
         self._wakeups = wakeups
 
@@ -82,7 +82,7 @@ class _DrainingServer(uvicorn.Server):
         self._wakeups.end()
         super().handle_exit(sig, frame)
 
-    def _speak(self) -> BoundedHttpProtocol:
+    def _make_protocol(self) -> BoundedHttpProtocol:
         return BoundedHttpProtocol(self.config, self.server_state, self.lifespan.state)
 
 
@@ -107,7 +107,7 @@ class Replica:
 
     def run(self) -> None:
         """Serve until asked to stop, or until the term ends."""
-        candidate = threading.Thread(target=self._stand, name="candidate", daemon=True)
+        candidate = threading.Thread(target=self._campaign_until_leader, name="candidate", daemon=True)
         for number in (signal.SIGTERM, signal.SIGINT):  # uvicorn raises them again after it has stopped
             signal.signal(number, lambda *_: None)
         signal.signal(signal.SIGHUP, lambda *_: self._read_again())
@@ -119,7 +119,7 @@ class Replica:
             if self._term is not None:
                 self._term.stop()
 
-    def _stand(self) -> None:
+    def _campaign_until_leader(self) -> None:
         """Campaign until this process leads, then lead."""
         try:
             while not self._stopping.is_set():
@@ -148,9 +148,9 @@ class Replica:
         sys.setswitchinterval(SWITCH_S)
         threading.Thread(target=self._collect, name="collector", daemon=True).start()
         self._front.lead(term.service)
-        self._tell_where()
+        self._publish_address()
 
-    def _tell_where(self) -> None:
+    def _publish_address(self) -> None:
         host, config = socket.gethostname(), self._config
         with contextlib.suppress(SQLAlchemyError):  # only for operators' convenience
             leader_address.write_leader_address(

@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from remediator.detection.lemons import Advice, History, Kind, judge
+from remediator.detection.lemons import Advice, History, Kind, judge_lemons
 from remediator.simulation.failure_causes import LEMON
 from remediator.simulation.simulated_controller import EPOCH_S, SimulatedController
 from remediator.simulation.simulated_world import SimulatedWorld
@@ -30,7 +30,7 @@ class LemonSuspicion:
         rows = self._rows()
         if rows:
             size = len(self._world.nodes)
-            judged = judge(_build_fleet_record(size, rows), EPOCH_S + self._world.agenda.now, fleet_nodes=size)
+            judged = judge_lemons(_build_fleet_record(size, rows), EPOCH_S + self._world.agenda.now, fleet_nodes=size)
             for number in np.flatnonzero([advice in _OUT for advice in judged.advice]).tolist():
                 node = self._world.nodes[number]
                 known = any(finding.check == LEMON.check for finding in self._controller.state.active_on(node.name))

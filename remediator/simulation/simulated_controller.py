@@ -23,7 +23,7 @@ from remediator.model.pipeline_inputs import (
     StepApproved,
     Tick,
 )
-from remediator.model.scheduler_hold import ActionOutcome, ActionResult, HoldOwner, NodeHold
+from remediator.model.scheduler_hold import ActionOutcome, ActionResult, HoldOwner, SchedulerNodeState
 from remediator.pipeline import apply_input
 from remediator.simulation.failure_causes import FailureCause
 from remediator.simulation.simulated_fleet import SimulatedNode
@@ -68,10 +68,10 @@ class SimulatedController:
     def begin(self) -> None:
         """Report every node with its work."""
         for node in self._world.nodes:
-            self.tell(FindingsReported(at=self.now, node=node.name, boot_id="", active=()))
+            self.submit(FindingsReported(at=self.now, node=node.name, boot_id="", active=()))
             self._place(node)
-        in_service = tuple(NodeHold(node=node.name, schedulable=True) for node in self._world.nodes)
-        self.tell(HoldsObserved(at=self.now, holds=in_service))
+        in_service = tuple(SchedulerNodeState(node=node.name, schedulable=True) for node in self._world.nodes)
+        self.submit(HoldsObserved(at=self.now, holds=in_service))
         self._tick_on()
 
     def foresees(self, node: SimulatedNode, *, lasting: bool) -> bool:
@@ -103,7 +103,7 @@ class SimulatedController:
             active=cause.severity is not Severity.INFO,
         )
         self.seen.append((node, cause, self._world.agenda.now))
-        self.tell(FindingsReported(at=self.now, node=node.name, boot_id="", changes=(finding,)))
+        self.submit(FindingsReported(at=self.now, node=node.name, boot_id="", changes=(finding,)))
 
     def left(self, node: SimulatedNode) -> None:
         """No work is left on a cordoned node."""
@@ -123,10 +123,10 @@ class SimulatedController:
         self._clear(node, "repaired")
         self.repaired.append((node, self._world.agenda.now))
         self._end_removal(node)
-        hold = NodeHold(node=node.name, schedulable=True, drained=False, owner=HoldOwner.NOBODY)
-        self.tell(HoldsObserved(at=self.now, holds=(hold,)))
+        hold = SchedulerNodeState(node=node.name, schedulable=True, drained=False, owner=HoldOwner.NOBODY)
+        self.submit(HoldsObserved(at=self.now, holds=(hold,)))
 
-    def tell(self, item: AnyInput) -> None:
+    def submit(self, item: AnyInput) -> None:
         """Apply one input, and run the actions it planned."""
         apply_input(self.state, item, self._settings)
         changes = self.state.take_changes()
@@ -149,14 +149,14 @@ class SimulatedController:
 
     def _done(self, action: Action, node: SimulatedNode | None) -> None:
         if node is None:
-            self.tell(ActionEnded(at=self.now, action=action.id, outcome=ActionOutcome(ActionResult.DONE)))
+            self.submit(ActionEnded(at=self.now, action=action.id, outcome=ActionOutcome(ActionResult.DONE)))
         elif action.verb in _TRAINER:
             self._tell_trainer(action, node)
         elif action.order is not None:
             self._answer(action, done=self._node_does(action.verb, node))
         else:
             self._scheduler_does(action.verb, node)
-            self.tell(ActionEnded(at=self.now, action=action.id, outcome=ActionOutcome(ActionResult.DONE)))
+            self.submit(ActionEnded(at=self.now, action=action.id, outcome=ActionOutcome(ActionResult.DONE)))
 
     def _scheduler_does(self, verb: str, node: SimulatedNode) -> None:
         if verb == "cordon" and node.in_service:
@@ -204,11 +204,11 @@ class SimulatedController:
     def _answer(self, action: Action, *, done: bool) -> None:
         state = OrderState.SUCCEEDED if done else OrderState.FAILED
         update = OrderUpdate(id=action.id, state=state, at=self.now)
-        self.tell(OrderAnswered(at=self.now, node=action.node, update=update))
+        self.submit(OrderAnswered(at=self.now, node=action.node, update=update))
 
     def _clear(self, node: SimulatedNode, by: str) -> None:
         over = tuple(finding.cleared(self.now, by) for finding in self.state.active_on(node.name))
-        self.tell(FindingsReported(at=self.now, node=node.name, boot_id="", changes=over))
+        self.submit(FindingsReported(at=self.now, node=node.name, boot_id="", changes=over))
 
     def _place(self, node: SimulatedNode) -> None:
         job = node.job
@@ -217,14 +217,14 @@ class SimulatedController:
             name = f"reserved-{node.index}"  # or the pipeline would count it as a spare
         jobs = (JobRef(name, node.index),) if name else ()
         if self.state.nodes[node.name].jobs != jobs:
-            self.tell(PlacementChanged(at=self.now, node=node.name, jobs=jobs))
+            self.submit(PlacementChanged(at=self.now, node=node.name, jobs=jobs))
 
     def _hold(self, node: SimulatedNode) -> None:
         ours = self.state.nodes[node.name].held
         owner = HoldOwner.US if ours else HoldOwner.OPERATOR
         busy = node.job is not None and node.job.phase != "idle"
-        hold = NodeHold(node=node.name, schedulable=False, drained=not busy, owner=owner)
-        self.tell(HoldsObserved(at=self.now, holds=(hold,)))
+        hold = SchedulerNodeState(node=node.name, schedulable=False, drained=not busy, owner=owner)
+        self.submit(HoldsObserved(at=self.now, holds=(hold,)))
 
     def _end_removal(self, node: SimulatedNode) -> None:
         for index in range(len(self.removed) - 1, -1, -1):
@@ -253,16 +253,16 @@ class SimulatedController:
                 self._world.repair(node)
 
     def _agree(self, incident: str, what: str) -> None:
-        self.tell(StepApproved(at=self.now, incident=incident, what=what, actor="people"))
+        self.submit(StepApproved(at=self.now, incident=incident, what=what, actor="people"))
 
     def _deadline(self, at: float) -> None:
         self._due.discard(at)
-        self.tell(Tick(at=self.now))
+        self.submit(Tick(at=self.now))
 
     def _reset_breaker(self) -> None:
         if self.state.incident_of(BREAKER) is not None:
-            self.tell(BreakerReset(at=self.now, actor="people", text="looked at"))
+            self.submit(BreakerReset(at=self.now, actor="people", text="looked at"))
 
     def _tick_on(self) -> None:
-        self.tell(Tick(at=self.now))
+        self.submit(Tick(at=self.now))
         self._world.agenda.after(TICK_S, self._tick_on)

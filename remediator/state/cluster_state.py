@@ -31,9 +31,9 @@ from remediator.model.journal_records import (
 )
 from remediator.model.node_location import NodeLocation, merge_locations
 from remediator.model.occurrence import Occurrence
-from remediator.model.override_records import Standing
+from remediator.model.override_records import OperatorOverride
 from remediator.model.rule_conditions import NodeState
-from remediator.model.scheduler_hold import NodeHold
+from remediator.model.scheduler_hold import SchedulerNodeState
 from remediator.state.job_index import JobIndex
 from remediator.state.node_index import NodeIndex
 from remediator.state.occurrence_history import OccurrenceHistory
@@ -52,11 +52,11 @@ RETURNED = "node/returned"  # we returned it to service; it is on probation
 REPAIRED = "node/repaired"  # an operator returned it after a replacement
 ISOLATION = "node/isolated"  # in history: a node in service was isolated
 EJECT = "node/ejected"  # in history: its jobs were ordered to continue without a node
-EARLIER = ""  # source of locations from earlier terms: every other goes before it, and the file ends it
+PREVIOUS_TERM = ""  # source of locations from earlier terms: every other goes before it, and the file ends it
 CONTEXT_S = 300.0  # what was seen so recently is current context
 SHOWN_S = 86400.0  # how long operators can see a decision that rests on findings nothing asserts (info)
 QUIET_S = 900.0  # an info finding, seen but never asserted, counts as ended when it was not seen for so long
-FOR_PEOPLE = {Answer.HOLD, Answer.APPROVE, Answer.RECOMMEND}
+NEEDS_OPERATOR = {Answer.BLOCKED, Answer.APPROVE, Answer.RECOMMEND}
 
 
 @dataclasses.dataclass
@@ -71,7 +71,7 @@ class StateChanges:
     occurrences: list[Occurrence] = dataclasses.field(default_factory=list)
     audit: list[AuditEvent] = dataclasses.field(default_factory=list)
     settled: dict[str, Settlement | None] = dataclasses.field(default_factory=dict)  # by finding; None: not settled
-    standing: dict[str, Standing | None] = dataclasses.field(default_factory=dict)  # None: ended
+    operator_overrides: dict[str, OperatorOverride | None] = dataclasses.field(default_factory=dict)  # None: ended
 
     def __bool__(self) -> bool:
         return any(getattr(self, field.name) for field in dataclasses.fields(self))
@@ -87,8 +87,8 @@ class ClusterState:
     actions: dict[str, Action] = dataclasses.field(default_factory=dict)
     settled: dict[str, Settlement] = dataclasses.field(default_factory=dict)  # finding → its settlement
     isolated_at: list[float] = dataclasses.field(default_factory=list)
-    holds: dict[str, NodeHold] = dataclasses.field(default_factory=dict)
-    standing: dict[str, Standing] = dataclasses.field(default_factory=dict)
+    holds: dict[str, SchedulerNodeState] = dataclasses.field(default_factory=dict)
+    operator_overrides: dict[str, OperatorOverride] = dataclasses.field(default_factory=dict)
     topology: dict[str, dict[str, NodeLocation]] = dataclasses.field(default_factory=dict)  # source → node → location
     history: OccurrenceHistory = dataclasses.field(default_factory=OccurrenceHistory)
     changes: StateChanges = dataclasses.field(default_factory=StateChanges)
@@ -96,12 +96,12 @@ class ClusterState:
     index: NodeIndex = dataclasses.field(default_factory=NodeIndex)
     suspects: SuspectIndex = dataclasses.field(default_factory=SuspectIndex)
     streak: FailureStreak = dataclasses.field(default_factory=FailureStreak)
-    unheard: UnansweredActions = dataclasses.field(default_factory=UnansweredActions, compare=False)
-    told_all: set[str] = dataclasses.field(default_factory=set, compare=False)  # steps that ordered whole jobs
+    unanswered_actions: UnansweredActions = dataclasses.field(default_factory=UnansweredActions, compare=False)
+    notified_steps: set[str] = dataclasses.field(default_factory=set, compare=False)  # steps that ordered whole jobs
     _wide: dict[str, frozenset[str]] = dataclasses.field(default_factory=dict)  # incident → its members
     _wide_of: dict[str, set[str]] = dataclasses.field(default_factory=dict)
     _on_node: dict[str, dict[str, Finding]] = dataclasses.field(default_factory=dict)
-    _grave_on: Counter[str] = dataclasses.field(default_factory=Counter)  # how many of them are critical
+    _critical_counts: Counter[str] = dataclasses.field(default_factory=Counter)  # how many of them are critical
     _incident_on: dict[str, str] = dataclasses.field(default_factory=dict)
     _actions_of: dict[str, list[str]] = dataclasses.field(default_factory=dict)
 
@@ -114,13 +114,13 @@ class ClusterState:
         actions: Iterable[Action],
         occurrences: Iterable[Occurrence],
         settled: Iterable[tuple[str, Settlement]] = (),
-        standing: Iterable[tuple[str, Standing]] = (),
+        operator_overrides: Iterable[tuple[str, OperatorOverride]] = (),
     ) -> ClusterState:
         """Build the state from stored rows; nothing counts as changed."""
-        state = cls(settled=dict(settled), standing=dict(standing))
+        state = cls(settled=dict(settled), operator_overrides=dict(operator_overrides))
         for node in nodes:
             state.put_node(node)
-        state.topology[EARLIER] = {name: node.places for name, node in state.nodes.items()}
+        state.topology[PREVIOUS_TERM] = {name: node.places for name, node in state.nodes.items()}
         for finding in findings:
             state.put_finding(finding)
         for incident in incidents:
@@ -148,7 +148,7 @@ class ClusterState:
             return
         self.nodes[node.node] = self.changes.nodes[node.node] = node
         if self._jobs.put(before.jobs if before is not None else (), node):
-            self.told_all.clear()
+            self.notified_steps.clear()
         self.index.put(before, node, self._in_service(node.node))
         if before is None:
             self.note(node.since, "node_joined", f"{node.node} reported for the first time", node=node.node)
@@ -170,16 +170,16 @@ class ClusterState:
         before = self.findings.get(finding.id)
         self.findings[finding.id] = self.changes.findings[finding.id] = finding
         self._on_node.setdefault(finding.node, {})[finding.id] = finding
-        graver = _is_critical(finding) - (before is not None and _is_critical(before))
-        self._grave_on[finding.node] += graver
-        if finding.node in self.nodes and graver:
+        critical_change = _is_critical(finding) - (before is not None and _is_critical(before))
+        self._critical_counts[finding.node] += critical_change
+        if finding.node in self.nodes and critical_change:
             self.index.weigh(self.nodes[finding.node], self._in_service(finding.node))
 
     def forget_finding(self, finding_id: str) -> None:
         """Drop a finding to which nothing refers; its row stays."""
         finding = self.findings.pop(finding_id)
         self._on_node[finding.node].pop(finding_id)
-        self._grave_on[finding.node] -= _is_critical(finding)
+        self._critical_counts[finding.node] -= _is_critical(finding)
         self.settled.pop(finding_id, None)
 
     def unsettle(self, finding_id: str) -> None:
@@ -222,13 +222,13 @@ class ClusterState:
                 Occurrence(at, closed_group_kind(incident), incident.node, word, incident=incident.id, injected=drill)
             )
 
-    def put_standing(self, name: str, said: Standing | None) -> None:
+    def put_operator_override(self, name: str, said: OperatorOverride | None) -> None:
         """Store an operator's override for the whole cluster; None ends it."""
         if said is None:
-            self.standing.pop(name, None)
+            self.operator_overrides.pop(name, None)
         else:
-            self.standing[name] = said
-        self.changes.standing[name] = said
+            self.operator_overrides[name] = said
+        self.changes.operator_overrides[name] = said
 
     def put_action(self, action: Action) -> None:
         """Store an action. An operator's manual action belongs to no incident, and is dropped when it ends."""
@@ -259,7 +259,7 @@ class ClusterState:
         elif occurrence.kind == CAUSE_OVER:
             self.suspects.over(occurrence.node, drill=occurrence.injected)
 
-    def remember_deed(self, at: float, kind: str, incident: Incident, component: str = "") -> None:
+    def remember_occurrence(self, at: float, kind: str, incident: Incident, component: str = "") -> None:
         """Record an action of ours as an occurrence of its incident."""
         jobs, width = self.jobs_on(incident.node), self.widest_job_on(incident.node)
         self.remember(
@@ -300,15 +300,15 @@ class ClusterState:
         told = (source[node] for _, source in sorted(self.topology.items()) if node in source)
         return reduce(merge_locations, told, NodeLocation())
 
-    def put_hold(self, hold: NodeHold) -> None:
+    def put_hold(self, hold: SchedulerNodeState) -> None:
         """Store the scheduler's answer for a node."""
         self.holds[hold.node] = hold
         if hold.node in self.nodes:
             self.index.weigh(self.nodes[hold.node], self._in_service(hold.node))
 
-    def _in_service(self, node: str) -> NodeHold | None:
+    def _in_service(self, node: str) -> SchedulerNodeState | None:
         """Return the scheduler's answer for a node that may replace another: not while it asserts a critical fault."""
-        return None if self._grave_on[node] else self.holds.get(node)
+        return None if self._critical_counts[node] else self.holds.get(node)
 
     def forget_hold(self, node: str) -> None:
         """Drop the scheduler's answer for a node: it is outdated, and no newer one has arrived."""
@@ -361,7 +361,7 @@ class ClusterState:
 
         One that waits for an operator stays until they had time to see it.
         """
-        shown_s = SHOWN_S if incident.answer in FOR_PEOPLE else CONTEXT_S
+        shown_s = SHOWN_S if incident.answer in NEEDS_OPERATOR else CONTEXT_S
         return [
             f
             for f in self.findings_of(incident)
@@ -380,7 +380,7 @@ class ClusterState:
         """Return the active findings of a node, by id."""
         return sorted((f for f in self.findings_on(node) if f.active), key=lambda f: f.id)
 
-    def grave_on(self, node: str) -> list[Finding]:
+    def critical_findings_on(self, node: str) -> list[Finding]:
         """Return active findings that keep new work off a node (error, fatal), by id."""
         return sorted((f for f in self.findings_on(node) if _is_critical(f)), key=lambda f: f.id)
 

@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 
 from remediator.model.journal_records import NodeRecord
 from remediator.model.rule_conditions import NodeState
-from remediator.model.scheduler_hold import NodeHold
+from remediator.model.scheduler_hold import SchedulerNodeState
 
 
 def is_in_cluster(node: NodeRecord) -> bool:
@@ -26,7 +26,7 @@ class NodeIndex:
         self._in_state: dict[NodeState, set[str]] = {}
         self._members: dict[str, set[str]] = {}
 
-    def put(self, before: NodeRecord | None, node: NodeRecord, hold: NodeHold | None) -> None:
+    def put(self, before: NodeRecord | None, node: NodeRecord, hold: SchedulerNodeState | None) -> None:
         """Update the index after a node's record changed."""
         if before is not None:
             self._in_state[before.state].discard(node.node)
@@ -41,7 +41,7 @@ class NodeIndex:
             for place in node.places.keys if there else ():
                 self._members.setdefault(place, set()).add(node.node)
 
-    def weigh(self, node: NodeRecord, hold: NodeHold | None) -> None:
+    def weigh(self, node: NodeRecord, hold: SchedulerNodeState | None) -> None:
         """Update whether a node is free, by its record and the scheduler's answer; without an answer it is not."""
         in_service = hold is not None and hold.schedulable is True and not (hold.jobs or hold.set_aside)
         free = node.state is NodeState.HEALTHY and not node.held and not node.jobs and in_service

@@ -15,7 +15,7 @@ from itertools import takewhile
 import msgspec
 
 from remediator.model.occurrence import Occurrence
-from remediator.model.rule_conditions import WINDOW_MAX_S, Clause, Distinct, Scope
+from remediator.model.rule_conditions import WINDOW_MAX_S, CountCondition, Distinct, Scope
 
 LOOK_S = 3600.0
 NODE_MAX, JOB_MAX, CLUSTER_MAX = 1000, 5000, 20_000  # per kind
@@ -64,7 +64,7 @@ class OccurrenceHistory:
             for key in [key for key, log in index.items() if log.trim(now - WINDOW_MAX_S)]:
                 del index[key]
 
-    def count(self, clause: Clause, subject: CountSubject, now: float) -> int:
+    def count(self, clause: CountCondition, subject: CountSubject, now: float) -> int:
         """Count occurrences that match `clause` around `subject` until `now`. Of several jobs, the largest count."""
         since = now - clause.within_s
         if clause.scope is Scope.JOB:
@@ -108,7 +108,7 @@ class OccurrenceHistory:
             return set()
         return {o.incident for o in takewhile(lambda o: o.at > since, reversed(kept.all))}
 
-    def _only_here(self, job: str, clause: Clause, subject: CountSubject, since: float) -> bool:
+    def _only_here(self, job: str, clause: CountCondition, subject: CountSubject, since: float) -> bool:
         return _latest_subjects(self._by_job[job], clause, subject, since, _NODE) == {subject.node}
 
 
@@ -185,7 +185,7 @@ class _OccurrenceLog:
         return not self.kinds
 
 
-def _count_matching(log: _OccurrenceLog, clause: Clause, subject: CountSubject, since: float) -> int:
+def _count_matching(log: _OccurrenceLog, clause: CountCondition, subject: CountSubject, since: float) -> int:
     component = subject.component if clause.scope is Scope.COMPONENT else None
     if clause.distinct is Distinct.NODES and component is None:
         return len(_latest_subjects(log, clause, subject, since, _NODE))
@@ -205,7 +205,9 @@ def _count_matching(log: _OccurrenceLog, clause: Clause, subject: CountSubject, 
     return len({job for o in found for job in o.jobs})
 
 
-def _latest_subjects(log: _OccurrenceLog, clause: Clause, subject: CountSubject, since: float, what: int) -> set[str]:
+def _latest_subjects(
+    log: _OccurrenceLog, clause: CountCondition, subject: CountSubject, since: float, what: int
+) -> set[str]:
     """Return the nodes or jobs that had it within the window.
 
     Findings belong to no incident, so none of them is left out.
@@ -220,7 +222,7 @@ def _latest_subjects(log: _OccurrenceLog, clause: Clause, subject: CountSubject,
 
 
 def _recent_occurrences(
-    log: _OccurrenceLog, clause: Clause, subject: CountSubject, since: float
+    log: _OccurrenceLog, clause: CountCondition, subject: CountSubject, since: float
 ) -> Iterator[Occurrence]:
     """Yield matching occurrences, newest first, back to the start of the window."""
     for kind in _matching_kinds(log, clause, subject):
@@ -232,7 +234,7 @@ def _recent_occurrences(
                 yield occurrence
 
 
-def _matching_kinds(log: _OccurrenceLog, clause: Clause, subject: CountSubject) -> Iterable[str]:
+def _matching_kinds(log: _OccurrenceLog, clause: CountCondition, subject: CountSubject) -> Iterable[str]:
     if not clause.of:
         return (subject.kind,) if subject.kind in log.kinds else ()
     return log.matching(clause.of)

@@ -16,9 +16,9 @@ SUSPECTED = "node/suspected"  # a rule first asked to isolate this node for this
 DRILLED = "node/drilled"  # an injected fault caused that, whatever else the incident holds
 CAUSE_OVER = "cause/over"  # a common-cause incident was closed: its suspects cause no other
 JOB_OVER = "job/over"  # an incident about a job's own fault was closed, which says nothing about nodes
-DEED_FAILED, DEED_DONE, RESET = "deed/failed", "deed/done", "breaker/reset"
+ACTION_FAILED, ACTION_DONE, RESET = "deed/failed", "deed/done", "breaker/reset"
 REMEMBERED_S = 86400.0
-_DEEDS = frozenset({Verb.CORDON.value, "resume", Verb.RESET_GPU.value, Verb.REBOOT.value, Verb.EXEC.value})
+_COUNTED_VERBS = frozenset({Verb.CORDON.value, "resume", Verb.RESET_GPU.value, Verb.REBOOT.value, Verb.EXEC.value})
 _SAYS = frozenset({ActionState.SUCCEEDED, ActionState.FAILED, ActionState.EXPIRED})
 EVERYWHERE = ""  # the location of all suspects
 STORM = "cluster:failures"  # an incident above overlapping causes: it covers every location
@@ -137,19 +137,19 @@ class FailureStreak:
 
         A failing trainer or test says nothing.
         """
-        if action.verb not in _DEEDS or action.state not in _SAYS:
+        if action.verb not in _COUNTED_VERBS or action.state not in _SAYS:
             return None
         done = action.state is ActionState.SUCCEEDED
         if done and action.verb not in self.failed:
             return None
-        kind, at = DEED_DONE if done else DEED_FAILED, action.finished_at or 0.0
+        kind, at = ACTION_DONE if done else ACTION_FAILED, action.finished_at or 0.0
         return Occurrence(at, kind, action.node, action.verb, incident=action.incident)
 
     def take(self, occurrence: Occurrence) -> None:
         """Count the end of an action (its component is the verb), or an operator's reset of the breaker."""
-        if occurrence.kind == DEED_FAILED:
+        if occurrence.kind == ACTION_FAILED:
             self.failed.setdefault(occurrence.component, {})[occurrence.incident] = occurrence.node
-        elif occurrence.kind == DEED_DONE:
+        elif occurrence.kind == ACTION_DONE:
             self.failed.pop(occurrence.component, None)
         elif occurrence.kind == RESET:
             self.failed.clear()

@@ -35,6 +35,6 @@ def watch_for_corruption(engine: Engine, file: Path, told: Callable[[str], None]
     """Report damage that any connection finds."""
 
     @event.listens_for(engine, "handle_error")
-    def look(context: ExceptionContext) -> None:
+    def report_corruption(context: ExceptionContext) -> None:
         if is_corruption(context.original_exception):
             told(corruption_message(file, context.original_exception))

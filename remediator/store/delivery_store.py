@@ -51,7 +51,7 @@ class DeliveryStore:
         """Return what is to be sent, oldest first."""
         return self._where(deliveries.c.receiver == receiver, deliveries.c.state == DeliveryState.WAITING.value)
 
-    def told(self, receiver: str) -> list[Delivery]:
+    def unresolved(self, receiver: str) -> list[Delivery]:
         """Return what the receiver got and must be resolved there, oldest first."""
         return self._where(
             deliveries.c.receiver == receiver,

@@ -14,7 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from remediator.model.finding_settlement import Settlement
 from remediator.model.journal_records import Action, ActionState, AuditEvent, Decision, Incident, NodeRecord
 from remediator.model.occurrence import Occurrence
-from remediator.model.override_records import Standing
+from remediator.model.override_records import OperatorOverride
 from remediator.model.pipeline_inputs import AnyInput
 from remediator.model.rule_conditions import PRESENT_MAX_S, WINDOW_MAX_S
 from remediator.state.cluster_state import ClusterState, StateChanges
@@ -152,7 +152,7 @@ class Journal:
             }
             how = (columns.id, columns.settled_by, columns.settled_word, columns.settled_at)
             settled = db.execute(select(*how).where(present, columns.settled_by != ""))
-            said = db.execute(select(table_schema.standing.c.id, table_schema.standing.c.body))
+            said = db.execute(select(table_schema.operator_overrides.c.id, table_schema.operator_overrides.c.body))
             of_people = table_schema.actions.c.incident == ""
             wanted_actions = table_schema.actions.c.incident.in_(open_ids) | (
                 of_people & table_schema.actions.c.final.is_(False)
@@ -166,11 +166,11 @@ class Journal:
                     db, table_schema.occurrences, Occurrence, table_schema.occurrences.c.at > now - WINDOW_MAX_S
                 ),
                 settled=[(finding, Settlement(by, word, at or 0.0)) for finding, by, word, at in settled],
-                standing=[(name, msgspec.json.decode(body, type=Standing)) for name, body in said],
+                operator_overrides=[(name, msgspec.json.decode(body, type=OperatorOverride)) for name, body in said],
             )
             columns = table_schema.actions.c
             by_us = columns.state.in_(BY_US) & (columns.finished_at > now - REMEMBERED_S)
-            state.unheard = UnansweredActions(_load_records(db, table_schema.actions, Action, by_us))
+            state.unanswered_actions = UnansweredActions(_load_records(db, table_schema.actions, Action, by_us))
             return state
 
     def commit(self, inputs: Sequence[AnyInput], changes: StateChanges, epoch: int, batch: int | None = None) -> None:
@@ -201,7 +201,7 @@ class Journal:
             _upsert_rows(db, table_schema.incidents, [row_mapping.incident_row(i) for i in changes.incidents.values()])
             _upsert_rows(db, table_schema.decisions, [row_mapping.decision_row(d) for d in changes.decisions.values()])
             _upsert_rows(db, table_schema.actions, [row_mapping.action_row(a) for a in changes.actions.values()])
-            _write_overrides(db, changes.standing)
+            _write_overrides(db, changes.operator_overrides)
             _insert_rows(db, table_schema.occurrences, [row_mapping.occurrence_row(o) for o in changes.occurrences])
             _insert_rows(db, table_schema.inputs, [row_mapping.input_row(i, epoch) for i in inputs])
             audit_log.append_audit_events(db, changes.audit, epoch)
@@ -320,9 +320,9 @@ def _write_settlements(db: Connection, settled: Mapping[str, Settlement | None])
         db.execute(update, [{"finding": name, **row_mapping.settlement_columns(by)} for name, by in settled.items()])
 
 
-def _write_overrides(db: Connection, said: Mapping[str, Standing | None]) -> None:
+def _write_overrides(db: Connection, said: Mapping[str, OperatorOverride | None]) -> None:
     """Write operator overrides for the whole cluster, and delete ended ones."""
-    table = table_schema.standing
+    table = table_schema.operator_overrides
     _upsert_rows(
         db,
         table,

@@ -52,7 +52,7 @@ def _exported_tables(since: float) -> list[tuple[Table, Any]]:
         (table_schema.occurrences, table_schema.occurrences.c.at >= since),
         (table_schema.evidence, table_schema.evidence.c.at >= since),
         (table_schema.inputs, table_schema.inputs.c.at >= since),
-        (table_schema.standing, None),
+        (table_schema.operator_overrides, None),
         (table_schema.set_aside, table_schema.set_aside.c.at >= since),
         (table_schema.audit, table_schema.audit.c.at >= since),
     ]

@@ -161,7 +161,7 @@ inputs = Table(
     Column("body", LargeBinary, nullable=False),
 )
 
-standing = Table(  # operator overrides for the whole cluster, until changed or for a time
+operator_overrides = Table(  # operator overrides for the whole cluster, until changed or for a time
     "standing",
     metadata,
     Column("id", String(64), primary_key=True),

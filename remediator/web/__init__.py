@@ -9,7 +9,7 @@ To add a page:
 1. `pages/NAME_page.py`: `async def show_NAME_page(visit: PageRequest) -> Response`, which asks the API
    (`await visit.ask("/v1/…", SomeView)`) and returns `await visit.page("NAME.html.j2", title="…", …)`. A form's target is a
    second function for POST: `visit.form` holds the fields (origin and CSRF token are already checked),
-   `await visit.tell("/v1/…", Words(…))` performs the action, and `visit.go("/…", "key")` redirects; the message for that key
+   `await visit.submit("/v1/…", CommandText(…))` performs the action, and `visit.go("/…", "key")` redirects; the message for that key
    is in `template_rendering.DONE`.
 2. `templates/NAME.html.j2`: `{% extends "base.html.j2" %}` and `{% block main %}`. Values are escaped and control characters
    made visible; times go through `when(at)`. A `<section id="…" data-live>` updates in place; forms contain `{{ csrf() }}`.

@@ -8,8 +8,8 @@ import msgspec
 
 from remediator.fleet.report_registry import ReportRegistry
 from remediator.model.journal_records import NodeRecord
-from remediator.model.override_records import Standing
-from remediator.model.scheduler_hold import HoldOwner, NodeHold
+from remediator.model.override_records import OperatorOverride
+from remediator.model.scheduler_hold import HoldOwner, SchedulerNodeState
 from remediator.model.views import StatusView
 from remediator.overrides.cluster_overrides import list_open_silences
 from remediator.state.node_index import is_in_cluster
@@ -78,21 +78,21 @@ def list_automation_blockers(status: StatusView, trouble: str, *, leads: bool = 
 
 
 def summarize_manual_settings(
-    holds: Iterable[NodeHold], standing: Mapping[str, Standing], now: float
+    holds: Iterable[SchedulerNodeState], operator_overrides: Mapping[str, OperatorOverride], now: float
 ) -> ManualSettings:
     """Cordons of operators and open silences at `now` (UTC s)."""
     cordons = sum(hold.schedulable is False and hold.owner is HoldOwner.OPERATOR for hold in holds)
-    return ManualSettings(cordons, sum(now < silence.until for silence in list_open_silences(standing)))
+    return ManualSettings(cordons, sum(now < silence.until for silence in list_open_silences(operator_overrides)))
 
 
-def summarize_reports(records: Iterable[NodeRecord], roster: ReportRegistry, now: float) -> ReportFigures:
+def summarize_reports(records: Iterable[NodeRecord], registry: ReportRegistry, now: float) -> ReportFigures:
     """Operator holds and missing reports at `now` (UTC s); nodes that left the cluster do not count."""
     held = silent = unknown = 0
     for record in records:
         if not is_in_cluster(record):
             continue
         held += record.hands_off is not None
-        entry = roster.get(record.node)
+        entry = registry.get(record.node)
         if entry is None or now - entry.seen_at > entry.ttl_s:
             silent += 1
         elif entry.health_at(now) is Health.UNKNOWN:

@@ -48,7 +48,7 @@ def count_job_nodes(snapshot: StateSnapshot) -> Counter[JobRef]:
 
 
 def affected_jobs_of(
-    records: Iterable[NodeRecord], roster: ReportRegistry, crew: Mapping[JobRef, int]
+    records: Iterable[NodeRecord], registry: ReportRegistry, crew: Mapping[JobRef, int]
 ) -> tuple[JobImpact, ...]:
     """The jobs on these nodes, largest first. `crew` is the result of `count_job_nodes`."""
     nodes: Counter[JobRef] = Counter()
@@ -56,7 +56,7 @@ def affected_jobs_of(
     world: dict[JobRef, int] = {}
     for record in records:
         nodes.update(record.jobs)
-        entry = roster.get(record.node)
+        entry = registry.get(record.node)
         for rank in entry.ranks if entry is not None else ():
             ref = JobRef(rank.job, rank.attempt)
             ranks[ref] += rank.alive
@@ -73,7 +73,7 @@ def compute_blast_radius(
     rules: Mapping[str, PolicyRule],
     status: StatusView,
     snapshot: StateSnapshot,
-    roster: ReportRegistry,
+    registry: ReportRegistry,
     crew: Mapping[JobRef, int],
 ) -> BlastRadius:
     """Compute the impact from the incident's plan, or from its rule if there is no plan yet.
@@ -90,6 +90,6 @@ def compute_blast_radius(
         stages,
         nodes,
         isolates,
-        affected_jobs_of(records, roster, crew),
+        affected_jobs_of(records, registry, crew),
         (status.isolated, status.isolated + more, status.isolated_max),
     )

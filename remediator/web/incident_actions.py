@@ -18,23 +18,23 @@ class IncidentAction(msgspec.Struct, frozen=True):
     does: str
     fits: Callable[[IncidentView], bool]
     asked: bool = True
-    grave: bool = False
+    dangerous: bool = False
 
 
 def _is_open(incident: IncidentView) -> bool:
     return incident.state != "closed"
 
 
-DEEDS: dict[str, IncidentAction] = {
-    deed.word: deed
-    for deed in (
+INCIDENT_ACTIONS: dict[str, IncidentAction] = {
+    action.word: action
+    for action in (
         IncidentAction(
             "approve",
             "approve",
             "Approve",
             "The plan starts. Guards and budgets are checked again before each step.",
             lambda incident: bool(incident.awaits),
-            grave=True,
+            dangerous=True,
         ),
         IncidentAction(
             "acknowledge",
@@ -66,4 +66,4 @@ DEEDS: dict[str, IncidentAction] = {
 
 def offered_incident_actions(incident: IncidentView) -> list[IncidentAction]:
     """The actions that apply to this incident now."""
-    return [deed for deed in DEEDS.values() if deed.fits(incident)]
+    return [action for action in INCIDENT_ACTIONS.values() if action.fits(incident)]

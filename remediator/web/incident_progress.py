@@ -8,7 +8,7 @@ from remediator.model.views import IncidentView, StepView
 
 _ANSWERS = {
     Answer.ACT: "acting",
-    Answer.HOLD: "held back by a guard",
+    Answer.BLOCKED: "held back by a guard",
     Answer.APPROVE: "awaiting approval",
     Answer.RECOMMEND: "plan recommended; the mode leaves it to operators",
     Answer.OBSERVE: "plan recorded; the mode allows no action",
@@ -52,7 +52,7 @@ def incident_progress_text(
         if steps:
             return f"all {len(steps)} steps are done"
         text = "nothing planned" if answer is None else _ANSWERS[answer]
-        if answer is Answer.HOLD and guard:
+        if answer is Answer.BLOCKED and guard:
             text = f"held back by {guard}"
         return f"{text} (rule {rule})" if rule else text
     text = f"step {place} of {len(steps)}, {now.state}: {step_text(now.text)}"

@@ -34,7 +34,7 @@ class IncidentLine(msgspec.Struct, frozen=True):
 async def incident_lines(visit: PageRequest, incidents: Sequence[Incident]) -> list[IncidentLine]:
     """One line per incident, in their order."""
     snapshot = visit.service.engine.snapshot
-    held = {incident.decision for incident in incidents if incident.answer is Answer.HOLD}
+    held = {incident.decision for incident in incidents if incident.answer is Answer.BLOCKED}
     known = await asyncio.to_thread(HistoryQueries(visit.service.journal.engine).decisions, list(held)) if held else {}
     undelivered = frozenset(action.id for action in snapshot.actions.values() if action.untold)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterator
 
 import msgspec
 
-from remediator.model.views import ActionView, IncidentView, Lack
+from remediator.model.views import ActionView, IncidentView, MissingOutcome
 from remediator.web.incident_progress import step_text
 
 MOMENTS_SHOWN = 200
@@ -126,6 +126,7 @@ def _actions_ended_text(alike: list[ActionView]) -> str:
     took = sorted((action.finished_at or 0.0) - action.planned_at for action in alike)
     least, most = format_latency(took[0]), format_latency(took[-1])
     first = alike[0]
-    detail = "" if first.lacks is Lack.TOLD_NOBODY else first.detail  # the alerts page explains it once for all alerts
+    # The alerts page explains it once for all alerts.
+    detail = "" if first.lacks is MissingOutcome.TOLD_NOBODY else first.detail
     text = f"{step_text(first.verb)} {first.lacks.text or first.state} after {least}"
     return text + (f" to {most}" if most != least else "") + (f": {detail}" if detail else "")

@@ -40,7 +40,7 @@ async def submit_login(request: Request) -> Response:
         identity = await identity_of(request, fields.get("token", "").strip())
     except Refusal as refusal:
         return _login_page(request, target, refusal.problem.error, refusal.status, refusal.headers)
-    if identity.role not in page_authentication.MAY_LOOK:
+    if identity.role not in page_authentication.VIEW_ROLES:
         limit_unknown_clients(request)
         words = (
             f"this is a {identity.role.value} token ({identity.name}); the pages need a viewer, operator or admin token"

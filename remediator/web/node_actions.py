@@ -13,7 +13,7 @@ from remediator.web.page_request import PageRequest
 class NodeAction(msgspec.Struct, frozen=True):
     """One button. `fits` says whether it applies now; `isolates`, whether the node takes no work afterwards.
 
-    `grave` marks it as dangerous. `forced`: it needs an extra confirmation while automation runs something on the node.
+    `dangerous` marks it as dangerous. `forced`: it needs an extra confirmation while automation runs something on the node.
     """
 
     word: str
@@ -22,7 +22,7 @@ class NodeAction(msgspec.Struct, frozen=True):
     fits: Callable[[NodeView], bool]
     needs_reason: bool = True
     isolates: bool = False
-    grave: bool = False
+    dangerous: bool = False
     timed: bool = False
     forced: bool = False
 
@@ -31,9 +31,9 @@ def _is_retired(node: NodeView) -> bool:
     return node.state == "retired"
 
 
-DEEDS: dict[str, NodeAction] = {
-    deed.word: deed
-    for deed in (
+NODE_ACTIONS: dict[str, NodeAction] = {
+    action.word: action
+    for action in (
         NodeAction(
             "hold",
             "Take over node",
@@ -55,7 +55,7 @@ DEEDS: dict[str, NodeAction] = {
             "The scheduler places no new work here. Running work continues. Automation never lifts an operator's cordon.",
             lambda node: not _is_retired(node) and node.held_by in {"", "?"},
             isolates=True,
-            grave=True,
+            dangerous=True,
         ),
         NodeAction(
             "uncordon",
@@ -71,7 +71,7 @@ DEEDS: dict[str, NodeAction] = {
             "Removes the node from the cluster: its incident is closed, automation ignores it, and limits that are a share "
             "of the cluster shrink. The scheduler is not notified.",
             lambda node: not _is_retired(node),
-            grave=True,
+            dangerous=True,
         ),
         NodeAction(
             "unretire",
@@ -88,4 +88,4 @@ def offered_node_actions(visit: PageRequest, node: NodeView) -> list[NodeAction]
     """The actions that apply to this node and that this person may take."""
     if not visit.may_operate:
         return []
-    return [d for d in DEEDS.values() if d.fits(node) and visit.knows("POST", f"/v1/nodes/{node.node}/{d.word}")]
+    return [d for d in NODE_ACTIONS.values() if d.fits(node) and visit.knows("POST", f"/v1/nodes/{node.node}/{d.word}")]

@@ -18,7 +18,7 @@ from remediator.web.csrf_protection import is_same_origin
 
 SECRET_CHARS_MAX = 100
 PROXY_STREAM_S = 3600.0  # an open stream of a proxy user ends after this time, so that the proxy is asked again
-MAY_LOOK = frozenset({Role.VIEWER, Role.OPERATOR, Role.ADMIN})
+VIEW_ROLES = frozenset({Role.VIEWER, Role.OPERATOR, Role.ADMIN})
 _FORMS = secrets.token_urlsafe(32)  # for CSRF tokens of proxy users, who have no session
 NAME_MAX = 200
 PROXY_ID = "proxy:"  # no token's id has a colon
@@ -61,7 +61,7 @@ def _user_by_session(request: Request, service: HandlerContext, secret: str) -> 
         limit_unknown_clients(request)
         return None
     identity = service.tokens.named(session.token_id)
-    if identity is None or identity.role not in MAY_LOOK:
+    if identity is None or identity.role not in VIEW_ROLES:
         return None
 
     def holds(who: Identity) -> bool:

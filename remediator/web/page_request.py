@@ -77,7 +77,7 @@ class PageRequest:
 
     def health(self, node: str) -> str:
         """A node's self-reported health; unknown while it is silent."""
-        entry = self.service.roster.get(node)
+        entry = self.service.report_registry.get(node)
         return str.__str__(entry.health_at(self.now) if entry else Health.UNKNOWN)  # as `Seen.of`: `.value` is slow
 
     def query(self, name: str, default: str = "") -> str:
@@ -114,7 +114,7 @@ class PageRequest:
         state.status_seen = (snapshot, now, seen)
         return seen
 
-    async def tell(self, path: str, body: msgspec.Struct | None = None, /, **headers: str) -> Response:
+    async def submit(self, path: str, body: msgspec.Struct | None = None, /, **headers: str) -> Response:
         """POST to the API as this user; durable on return. In header names, ``_`` stands for ``-``.
 
         Raises:

@@ -31,10 +31,10 @@ PAGES: tuple[PageEntry, ...] = (
     PageEntry(path="/nodes", handler=node_list_page.show_node_list, nav="Nodes", key="n"),
     PageEntry(path="/nodes/{node}", handler=node_page.show_node_page),
     PageEntry(
-        path="/nodes/{node}/deeds/{deed}", handler=node_action_page.show_node_action_form, access=Access.OPERATOR
+        path="/nodes/{node}/actions/{action}", handler=node_action_page.show_node_action_form, access=Access.OPERATOR
     ),
     PageEntry(
-        path="/nodes/{node}/deeds/{deed}",
+        path="/nodes/{node}/actions/{action}",
         handler=node_action_page.submit_node_action,
         access=Access.OPERATOR,
         method="POST",
@@ -48,12 +48,12 @@ PAGES: tuple[PageEntry, ...] = (
         access=Access.OPERATOR,
     ),
     PageEntry(
-        path="/incidents/{incident}/deeds/{deed}",
+        path="/incidents/{incident}/actions/{action}",
         handler=incident_action_page.show_incident_action_form,
         access=Access.OPERATOR,
     ),
     PageEntry(
-        path="/incidents/{incident}/deeds/{deed}",
+        path="/incidents/{incident}/actions/{action}",
         handler=incident_action_page.submit_incident_action,
         access=Access.OPERATOR,
         method="POST",

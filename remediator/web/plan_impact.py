@@ -32,7 +32,9 @@ def compute_plan_impacts(incidents: list[Incident], service: HandlerContext, sta
     found = []
     for incident in incidents:
         try:
-            found.append(PlanImpact(compute_blast_radius(incident, rules, status, snapshot, service.roster, crew)))
+            found.append(
+                PlanImpact(compute_blast_radius(incident, rules, status, snapshot, service.report_registry, crew))
+            )
         except Exception as error:
             log.exception("cannot determine the impact of %s", incident.id)
             found.append(PlanImpact(untold=_error_text(error)))

@@ -61,7 +61,7 @@ class WebApplication:
             UnknownPageRoute("/{path:path}", self._refusals_shown(_unknown_page), methods=["GET"]),
         )
 
-    async def standing_by(self, request: Request, word: str) -> Response:
+    async def show_standby(self, request: Request, word: str) -> Response:
         """The page of a standby replica, with the leader's address. `word` says why this replica does not lead."""
         values = {**bare_page_values(request, "Standby", 0.0), "cluster": self._config.cluster, "word": word}
         values["leader"] = await self._whereabouts()
@@ -144,7 +144,7 @@ def _redirect_to_login(request: Request) -> Response:
     if request.headers.get("sec-fetch-site") in ABROAD and request.headers.get("sec-fetch-mode") == "navigate":
         values = {**bare_page_values(request, "One moment", handler_context_of(request).clock.wall()), "target": target}
         return Response(
-            template_rendering.render_page("again.html.j2", values),
+            template_rendering.render_page("redirect.html.j2", values),
             200,
             template_rendering.HEADERS,
             media_type="text/html",

@@ -48,7 +48,7 @@ def test_no_request_to_the_api_names_a_place_to_go_to() -> None:
         for name in msgspec.json.encode(operation.get("requestBody", {})).decode().split("schemas/")[1:]
     }
     wishes = {name.partition('"')[0] for name in asked}
-    assert wishes >= {"Words", "SilenceWish", "TokenWish"}
+    assert wishes >= {"CommandText", "SilenceRequest", "TokenRequest"}
     for name in wishes:
         fields = schemas[name].get("properties", {})
         assert not {

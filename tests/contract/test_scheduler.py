@@ -11,7 +11,7 @@ import pytest
 
 from healthctl.demo.slurm_cluster import SlurmCluster
 from healthctl.process_supervision.supervised_programs import wait_until_ready
-from remediator.model.scheduler_hold import ActionOutcome, ActionResult, HoldOwner, NodeHold
+from remediator.model.scheduler_hold import ActionOutcome, ActionResult, HoldOwner, SchedulerNodeState
 from remediator.schedulers.local_scheduler import LocalHold, LocalHolds, LocalScheduler
 from remediator.schedulers.scheduler_protocol import Scheduler
 from remediator.schedulers.slurm.slurm_options import SlurmOptions
@@ -184,17 +184,19 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
     slurm.clean()
 
 
-def see(world: World, node: str = "node1") -> NodeHold:
+def see(world: World, node: str = "node1") -> SchedulerNodeState:
     return world.scheduler.observe(NODES)[node]
 
 
-def see_when(world: World, ready: Callable[[NodeHold], bool], what: str, node: str = "node1") -> NodeHold:
+def see_when(
+    world: World, ready: Callable[[SchedulerNodeState], bool], what: str, node: str = "node1"
+) -> SchedulerNodeState:
     wait_until_ready(lambda: ready(see(world, node)), 90, what)
     return see(world, node)
 
 
 def test_a_free_node_may_be_used_and_belongs_to_nobody(world: World) -> None:
-    assert world.scheduler.observe(NODES) == {node: NodeHold(node, schedulable=True) for node in NODES}
+    assert world.scheduler.observe(NODES) == {node: SchedulerNodeState(node, schedulable=True) for node in NODES}
 
 
 def test_our_drain_is_recognised_with_its_whole_reason(world: World) -> None:

@@ -18,7 +18,7 @@ from healthctl.demo.slurm_cluster import SlurmCluster, find_program
 from healthctl.process_supervision.supervised_programs import wait_until_ready
 from remediator.commands.reservation_commands import slurm_group
 from remediator.model.node_location import NodeLocation
-from remediator.model.scheduler_hold import ActionResult, HoldOwner, NodeHold
+from remediator.model.scheduler_hold import ActionResult, HoldOwner, SchedulerNodeState
 from remediator.schedulers.slurm.slurm_options import RestOptions, SlurmOptions
 from remediator.schedulers.slurm.slurm_scheduler import SlurmScheduler
 from tests.conftest import skip_or_fail
@@ -77,10 +77,10 @@ def test_three_ways_see_the_same_and_act_the_same(world: SlurmWorld, restd: str)
         assert (held.owner, held.drained) == (HoldOwner.US, True)
         assert held.reason.startswith("gpu-healthd: inc-1f3a XID 79 on GPU 3 (0000:3b:00.0)")
         assert (working.schedulable, working.jobs) == (True, (job,))
-        assert theirs == NodeHold(
+        assert theirs == SchedulerNodeState(
             "node4", schedulable=False, drained=True, owner=HoldOwner.OPERATOR, reason="fan, ask Kim"
         )
-        assert free == NodeHold("node5", schedulable=True)
+        assert free == SchedulerNodeState("node5", schedulable=True)
         assert scheduler.cordon("node4", OURS).result is ActionResult.REFUSED
         assert scheduler.cordon("elsewhere", OURS).result is ActionResult.UNKNOWN
         assert scheduler.resume("node1").result is ActionResult.DONE
@@ -209,9 +209,9 @@ def test_a_drain_that_a_killed_slurmctld_forgot_is_not_taken_for_an_operators_wo
         assert scheduler.cordon("node1", OURS).result is ActionResult.DONE
         assert scheduler.observe(NODES)["node1"].owner is HoldOwner.US
         os.kill(int((world.cluster.directory / "slurmctld.pid").read_text()), signal.SIGKILL)
-        seen: list[NodeHold] = []
+        seen: list[SchedulerNodeState] = []
 
-        def answers(seen: list[NodeHold] = seen) -> bool:
+        def answers(seen: list[SchedulerNodeState] = seen) -> bool:
             seen.append(scheduler.observe(NODES)["node1"])
             return seen[-1].schedulable is not None or not seen[-1].known
 

@@ -36,7 +36,7 @@ def all_tell(controller: Controller) -> None:
     tell(controller, "n2", EVIL, (rank,), product=EVIL)
 
 
-PAGES = ["/", "/?by=none&colour=health", "/nodes", "/nodes/n2", "/nodes/n1/deeds/hold", "/search?q=n", "/nodes/none"]
+PAGES = ["/", "/?by=none&colour=health", "/nodes", "/nodes/n2", "/nodes/n1/actions/hold", "/search?q=n", "/nodes/none"]
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -74,7 +74,7 @@ def test_a_wrong_token_is_told_and_a_right_one_leads_on(controller: Controller) 
         browser.find("form button").click()
         browser.see("#list", "n2")
         assert browser.driver.current_url.endswith("/nodes?match=n2")
-        assert browser.all("a[href*='/deeds/']") == []
+        assert browser.all("a[href*='/actions/']") == []
         browser.find(".who form button").click()
         browser.find("#token")
         browser.go("/")
@@ -135,7 +135,7 @@ def test_the_picture_of_the_fleet_is_walked_by_keys(browser: Browser) -> None:
 
 def test_an_operator_takes_a_node_into_their_hands(browser: Browser, controller: Controller) -> None:
     browser.go("/nodes/n2")
-    browser.find("a[href$='/deeds/hold']").click()
+    browser.find("a[href$='/actions/hold']").click()
     browser.see("main", "1 rank of 8 here")
     browser.find("#text").send_keys("I look at the cable")
     browser.find("main form button").click()
@@ -143,7 +143,7 @@ def test_an_operator_takes_a_node_into_their_hands(browser: Browser, controller:
     browser.see("#now", "ann: I look at the cable")
     said = controller.call("GET", "/v1/nodes/n2", "ann").json()["hands_off"]
     assert (said["actor"], said["why"]) == ("ann", "I look at the cable")
-    browser.find("a[href$='/deeds/release']").click()
+    browser.find("a[href$='/actions/release']").click()
     browser.find("main form button").click()
     browser.see(".done", "Node released")
 

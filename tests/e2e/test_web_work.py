@@ -75,7 +75,7 @@ def incident_of(controller: Controller) -> str:
 PAGES = [
     "/incidents",
     "/incidents/{incident}",
-    "/incidents/{incident}/deeds/approve",
+    "/incidents/{incident}/actions/approve",
     "/work",
     "/jobs",
     "/jobs/train/llama%2070b",
@@ -185,9 +185,9 @@ def approve(browser: Browser, controller: Controller) -> None:
     incident = incident_of(controller)
     browser.go("/work")
     browser.see("#awaiting", "1 of its 2 nodes, 16 ranks in all")
-    browser.find("#awaiting a.grave").click()
+    browser.find("#awaiting a.dangerous").click()
     browser.see("main", "Impact")
-    browser.find("main form button.grave").click()
+    browser.find("main form button.dangerous").click()
     browser.see(".done", "Approved")
     browser.see("#now", "Plan")
     browser.see("#timeline", "by rule")

@@ -21,7 +21,7 @@ AMBIGUOUS = {
     "look": "what a person does",
     "over": "above",
     "slate": "a variable",
-    "standing": "the operator overrides that stand, in state and database",
+    "standing": "the database table of operator overrides, and nodes of a group test",
     "told": "a variable: what was reported",
     "word": "of text, of memory",
     "worth": "as in worth a retry",
@@ -29,8 +29,7 @@ AMBIGUOUS = {
 # Values and names that other programs read keep their spelling.
 INTERFACES = {
     "remediator/model/views.py": {"told nobody"},  # a value of the API
-    "remediator/web/templates/": {"grave"},  # a class of the style sheet
-    "preflight/report/templates/": {"grave"},  # the same
+    "preflight/report/templates/": {"grave"},  # a class of the style sheet
 }
 CODE = re.compile(r"```.*?```|`[^`]*`|\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
 TEMPLATES = [path for path in tracked(".j2", "NOTES.txt") if path.relative_to(ROOT).parts[0] != "tests"]

@@ -2,7 +2,7 @@
 
 Everything that is decided is decided by the pipeline (`centre`); the scheduler answers by the rules of `remediator.schedulers.scheduler_protocol`,
 orders are handed out by `Snapshot.orders_for`, commits are let through by the store's fence. What is the model's own: the words between
-them, the nodes' side, when the performer begins what (`Performer.look`), and that a term begins no effect after one of a later
+them, the nodes' side, when the performer begins what (`ActionExecutor.start_due_actions`), and that a term begins no effect after one of a later
 term has begun, which `leading` proves of the lease.
 """
 
@@ -24,7 +24,7 @@ from remediator.model.pipeline_inputs import (
 )
 from remediator.model.plan_steps import Mode
 from remediator.model.rule_conditions import NodeState
-from remediator.model.scheduler_hold import ActionOutcome, ActionResult, HoldOwner, NodeHold
+from remediator.model.scheduler_hold import ActionOutcome, ActionResult, HoldOwner, SchedulerNodeState
 from remediator.schedulers.scheduler_protocol import check_cordon, check_resume
 from tests.models.cluster_world import (
     A_WHILE_S,
@@ -184,7 +184,7 @@ class Cluster:
         late = self.bounds.prompt
         busy = {call.node for call in world.calls if call.epoch == replica.epoch or (late and not call.result)}
         for action in known.actions.values():
-            waits = action.state.final or is_action_withheld(known.standing, action)
+            waits = action.state.final or is_action_withheld(known.operator_overrides, action)
             if action.order is None and not waits and action.not_before <= now and action.node not in busy:
                 call = Call(action.id, action.node, action.verb, replica.epoch)
                 begun = world._replace(begun=replica.epoch, calls=(*world.calls, call))
@@ -201,7 +201,7 @@ class Cluster:
     def orders(self, known: Rows, node: str, now: float, _replica: Replica) -> tuple[Order, ...]:
         """What the API hands out to a node."""
         ordered = [a for a in known.actions.values() if a.order is not None and a.node == node and not a.state.final]
-        snapshot = StateSnapshot({}, {}, {}, {}, {}, {node: ordered}, standing=dict(known.standing))
+        snapshot = StateSnapshot({}, {}, {}, {}, {}, {node: ordered}, operator_overrides=dict(known.operator_overrides))
         return snapshot.orders_for(node, now)
 
     def _obeys(self, world: World, number: int, order: Order, action: Action) -> Iterator[Step[World]]:
@@ -271,7 +271,7 @@ class Cluster:
         """Whether the earlier one must not be done any more when the later one is: it would undo it."""
         return opposite(earlier, later)
 
-    def before(self, verb: str, hold: NodeHold) -> ActionOutcome | None:
+    def before(self, verb: str, hold: SchedulerNodeState) -> ActionOutcome | None:
         """What a scheduler's backend asks itself right before it changes a node."""
         return check_cordon(hold) if verb == CORDON else check_resume(hold)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from remediator.model.pipeline_inputs import AnyInput, FindingsReported
-from remediator.model.scheduler_hold import ActionOutcome, NodeHold
+from remediator.model.scheduler_hold import ActionOutcome, SchedulerNodeState
 from tests.models.actions import Cluster
 from tests.models.cluster_world import Bounds, Call, Replica, World, with_replica
 from tests.models.controller_model import Rows
@@ -45,7 +45,7 @@ class NamesOrdersByTerm(Cluster):
 class OverridesPeople(Cluster):
     name = "the scheduler is not asked whose a node is before it is changed"
 
-    def before(self, _verb: str, _hold: NodeHold) -> ActionOutcome | None:
+    def before(self, _verb: str, _hold: SchedulerNodeState) -> ActionOutcome | None:
         return None
 
 

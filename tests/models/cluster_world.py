@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from remediator.model.scheduler_hold import HoldOwner, NodeHold
+from remediator.model.scheduler_hold import HoldOwner, SchedulerNodeState
 
 A_WHILE_S = 100.0
 CORDON, RESUME = "cordon", "resume"
@@ -85,9 +85,11 @@ def opposite(earlier: Call, later: Call) -> bool:
     )
 
 
-def hold_of(node: str, owner: str) -> NodeHold:
+def hold_of(node: str, owner: str) -> SchedulerNodeState:
     free = owner == HoldOwner.NOBODY.value
-    return NodeHold(node, schedulable=free, drained=not free, owner=HoldOwner(owner), reason="" if free else owner)
+    return SchedulerNodeState(
+        node, schedulable=free, drained=not free, owner=HoldOwner(owner), reason="" if free else owner
+    )
 
 
 def short(order: str) -> str:

@@ -18,10 +18,10 @@ from remediator.decisions.decision_settings import DecisionSettings
 from remediator.decisions.isolation_budget import level_only_budget
 from remediator.model.journal_records import Action, ActionState, Incident, IncidentState, NodeRecord
 from remediator.model.occurrence import Occurrence
-from remediator.model.override_records import Standing
+from remediator.model.override_records import OperatorOverride
 from remediator.model.pipeline_inputs import ActionEnded, AnyInput, FindingsReported, HoldsObserved
 from remediator.model.plan_steps import Mode, Verb
-from remediator.model.scheduler_hold import ActionOutcome, ActionResult, NodeHold
+from remediator.model.scheduler_hold import ActionOutcome, ActionResult, SchedulerNodeState
 from remediator.pipeline import apply_input
 from remediator.playbook.playbook_loader import load_policy
 from remediator.state.cluster_state import ClusterState, StateChanges
@@ -51,7 +51,7 @@ class Rows(msgspec.Struct, frozen=True):
     incidents: Mapping[str, Incident] = {}  # open ones
     actions: Mapping[str, Action] = {}  # of open incidents
     settled: Mapping[str, str] = {}
-    standing: Mapping[str, Standing] = {}
+    operator_overrides: Mapping[str, OperatorOverride] = {}
     occurrences: tuple[Occurrence, ...] = ()
     given_up: Mapping[str, Action] = {}
     written: frozenset[str] = frozenset()  # ids of all actions and decisions there ever were
@@ -59,7 +59,7 @@ class Rows(msgspec.Struct, frozen=True):
     @property
     def key(self) -> bytes:
         parts = [sorted(part.items()) for part in (self.nodes, self.findings, self.incidents, self.actions)]
-        said = [sorted(self.settled.items()), sorted(self.standing.items()), sorted(self.given_up.items())]
+        said = [sorted(self.settled.items()), sorted(self.operator_overrides.items()), sorted(self.given_up.items())]
         return msgspec.json.encode([*parts, *said, self.occurrences, sorted(self.written)])
 
 
@@ -67,7 +67,7 @@ class Memory(NamedTuple):
     """What a process decides by: rows (their number) and what the scheduler said last."""
 
     rows: int
-    holds: tuple[NodeHold, ...] = ()
+    holds: tuple[SchedulerNodeState, ...] = ()
 
 
 @cache
@@ -112,7 +112,7 @@ class Centre:
         for node in nodes:
             memory = self.fold(memory, FindingsReported(at=START, node=node, boot_id="b", active=()))
         return self.fold(
-            memory, HoldsObserved(at=START, holds=tuple(NodeHold(node, schedulable=True) for node in nodes))
+            memory, HoldsObserved(at=START, holds=tuple(SchedulerNodeState(node, schedulable=True) for node in nodes))
         )
 
     def loaded(self, rows: int) -> int:
@@ -162,9 +162,9 @@ class Centre:
             actions=rows.actions.values(),
             occurrences=rows.occurrences,
             settled=rows.settled.items(),
-            standing=rows.standing.items(),
+            operator_overrides=rows.operator_overrides.items(),
         )
-        state.unheard = UnansweredActions(rows.given_up.values())
+        state.unanswered_actions = UnansweredActions(rows.given_up.values())
         for hold in holds:
             state.put_hold(hold)
         state.changes = StateChanges()
@@ -190,14 +190,14 @@ def after(rows: Rows, changes: StateChanges) -> Rows:
     }
     actions = {**rows.actions, **changes.actions}
     settled = {**rows.settled, **changes.settled}
-    standing = {**rows.standing, **changes.standing}
+    operator_overrides = {**rows.operator_overrides, **changes.operator_overrides}
     return Rows(
         nodes={**rows.nodes, **changes.nodes},
         findings={**rows.findings, **changes.findings},
         incidents=incidents,
         actions={a.id: a for a in actions.values() if a.incident in incidents or not (a.incident or a.state.final)},
         settled={finding: incident for finding, incident in settled.items() if incident},
-        standing={name: said for name, said in standing.items() if said is not None},
+        operator_overrides={name: said for name, said in operator_overrides.items() if said is not None},
         occurrences=(*rows.occurrences, *changes.occurrences),
         given_up={**rows.given_up, **{a.id: a for a in changes.actions.values() if a.state in _BY_US}},
         written=rows.written | changes.actions.keys() | changes.decisions.keys(),

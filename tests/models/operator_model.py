@@ -35,7 +35,7 @@ def at_rest(rows: Rows, name: str, owner: str, *, faulty: bool) -> bool:
     node = rows.nodes[name]
     open_ = [a for a in rows.actions.values() if a.node == name and not a.state.final]
     incident = next((i for i in rows.incidents.values() if i.node == name), None)
-    stopped = find_stop_order(rows.standing) is not None
+    stopped = find_stop_order(rows.operator_overrides) is not None
     if node.hands_off is not None:
         return node.state is NodeState.OPERATOR_HELD and not open_
     if owner == HoldOwner.OPERATOR.value:
@@ -47,6 +47,6 @@ def at_rest(rows: Rows, name: str, owner: str, *, faulty: bool) -> bool:
     if node.held or node.state is NodeState.OPERATOR_HELD:
         return stopped and bool(open_)
     if incident is not None:
-        waits = incident.answer is Answer.HOLD and any(other.held for other in rows.nodes.values())
+        waits = incident.answer is Answer.BLOCKED and any(other.held for other in rows.nodes.values())
         return waits or stopped or incident.state is IncidentState.WAITING
     return not open_ and (not faulty or fault_of(name).id in rows.settled)

@@ -79,7 +79,7 @@ class Watched(Story):
             f"n{n}": NodeLocation(rack=f"r{n // half}", switch=f"s{n // 2}", partitions=("p",) * (n % 2))
             for n in range(1, nodes + 1)
         }
-        self.tell(TopologyObserved(at=self.now, source="file", places=places))
+        self.submit(TopologyObserved(at=self.now, source="file", places=places))
 
     def _tell(self, item: AnyInput) -> None:
         breaker_was_open = self.state.incident_of(BREAKER) is not None and not isinstance(item, BreakerReset)

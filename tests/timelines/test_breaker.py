@@ -48,7 +48,7 @@ def test_it_opens_by_level_is_told_and_stops_what_would_isolate() -> None:
     story.finding("xid/79", Severity.FATAL, node="n4")
     assert not story.state.nodes["n4"].held
     last = list(story.decisions.values())[-1]
-    assert last.answer is Answer.HOLD
+    assert last.answer is Answer.BLOCKED
     assert any(g.startswith("refused breaker: open") for g in last.guards)
 
 
@@ -143,7 +143,7 @@ def test_only_a_person_closes_it_and_then_what_was_held_back_goes_on() -> None:
     story.finding("xid/79", Severity.FATAL, node="n4")
     story.after(90_000)
     assert is_open(story)
-    story.tell(BreakerReset(at=story.now, actor="ann", text="PDU replaced"))
+    story.submit(BreakerReset(at=story.now, actor="ann", text="PDU replaced"))
     assert [e.actor for e in story.audit if e.kind == "breaker_reset"] == ["ann"]
     assert story.state.nodes["n4"].held
     assert is_open(story), "and one more isolation above the level opens it again"
@@ -151,14 +151,14 @@ def test_only_a_person_closes_it_and_then_what_was_held_back_goes_on() -> None:
 
 def test_a_reset_of_a_closed_one_says_nothing() -> None:
     story = story_with()
-    story.tell(BreakerReset(at=story.now, actor="ann"))
+    story.submit(BreakerReset(at=story.now, actor="ann"))
     assert "breaker_reset" not in story.kinds()
 
 
 def test_its_incident_settles_nothing_of_the_nodes() -> None:
     story = tripped_by_level()
     assert story.state.incident_of(BREAKER).findings  # type: ignore[union-attr]  # it is there
-    story.tell(BreakerReset(at=story.now, actor="ann"))
+    story.submit(BreakerReset(at=story.now, actor="ann"))
     assert not story.state.settled
     closed = [i for i in story.incidents.values() if i.node == BREAKER and i.state is IncidentState.CLOSED]
     assert [i.findings for i in closed] == [()]
@@ -168,9 +168,9 @@ def test_outcomes_of_late_actions_after_a_reset_do_no_harm() -> None:
     story = story_with(breaker_failures=1)
     reset(story, "n1")
     failed = [a for a in story.actions.values() if a.verb == "reset_gpu"]
-    story.tell(BreakerReset(at=story.now, actor="ann"))
+    story.submit(BreakerReset(at=story.now, actor="ann"))
     for action in failed:
-        story.tell(ActionEnded(at=story.now, action=action.id, outcome=ActionOutcome(ActionResult.FAILED, "late")))
+        story.submit(ActionEnded(at=story.now, action=action.id, outcome=ActionOutcome(ActionResult.FAILED, "late")))
     story.after(60)
     story.hold("n1", schedulable=True, owner=HoldOwner.NOBODY)
     assert not is_open(story)
@@ -192,7 +192,7 @@ def test_it_is_reached_with_what_is_shipped_when_more_is_wanted_out_than_the_lev
 def test_drills_operators_and_what_a_shared_cause_explains_do_not_open_it() -> None:
     story = Story(settings(budget=IsolationBudget()), nodes=100)
     rack = {f"n{n}": NodeLocation(rack="r1") for n in range(1, 9)}
-    story.tell(TopologyObserved(at=story.now, source="file", places=rack))
+    story.submit(TopologyObserved(at=story.now, source="file", places=rack))
     for n in range(1, 9):
         story.finding("xid/79", Severity.FATAL, node=f"n{n}")
     for n in range(20, 28):

@@ -30,7 +30,7 @@ def story_with(nodes: int = 8, **limits: Any) -> Story:
 
 
 def stand(story: Story, places: dict[str, NodeLocation]) -> None:
-    story.tell(TopologyObserved(at=story.now, source="file", places=places))
+    story.submit(TopologyObserved(at=story.now, source="file", places=places))
 
 
 def held(story: Story) -> list[str]:
@@ -38,7 +38,9 @@ def held(story: Story) -> list[str]:
 
 
 def refusals(story: Story) -> list[str]:
-    return [g for d in story.decisions.values() if d.answer is Answer.HOLD for g in d.guards if g.startswith("refused")]
+    return [
+        g for d in story.decisions.values() if d.answer is Answer.BLOCKED for g in d.guards if g.startswith("refused")
+    ]
 
 
 def lose(story: Story, *nodes: str) -> None:
@@ -65,11 +67,11 @@ def test_retired_nodes_widen_no_limit() -> None:
     assert held(story) == ["n1"]
     assert "refused level: 1 of at most 1 node isolated (n1)" in refusals(story)
     assert "refused partition: 1 of at most 1 node of partition train isolated" in refusals(story)
-    story.tell(SilenceObserved(at=story.now, silent={f"n{n}": story.now - 400 for n in range(10, 30)}))
+    story.submit(SilenceObserved(at=story.now, silent={f"n{n}": story.now - 400 for n in range(10, 30)}))
     assert [i.node for i in story.state.wide()] == ["silence:rack:r1"]
     assert "20 of 40 nodes of rack r1 are silent" in story.state.wide()[0].title
     taken_back = NodeCommand(at=story.now, node="n120", word=NodeCommandKind.UNRETIRE, actor="ann", text="")
-    story.tell(taken_back)
+    story.submit(taken_back)
     assert len(story.state.index.in_cluster) == len(story.state.index.members("rack:r1")) == 41
 
 
@@ -174,7 +176,7 @@ def test_spares_that_stand_near_come_first() -> None:
 def test_a_node_never_asked_about_is_no_spare() -> None:
     story = story_with(nodes=2)
     assert story.state.index.free == {"n1", "n2"}
-    story.tell(FindingsReported(at=story.now, node="n3", boot_id="b", active=()))
+    story.submit(FindingsReported(at=story.now, node="n3", boot_id="b", active=()))
     assert story.state.index.free == {"n1", "n2"}
     story.hold("n3", schedulable=True, owner=HoldOwner.NOBODY)
     assert story.state.index.free == {"n1", "n2", "n3"}

@@ -19,7 +19,7 @@ from vocabulary.finding import Severity
 def story_at(places: dict[str, NodeLocation], nodes: int = 12, **limits: Any) -> Story:
     budget = replace(level_only_budget(nodes), **({"common_cause_nodes": 3, "isolation_gap_s": 600.0} | limits))
     story = Story(settings(budget=budget), nodes=nodes)
-    story.tell(TopologyObserved(at=story.now, source="file", places=places))
+    story.submit(TopologyObserved(at=story.now, source="file", places=places))
     return story
 
 
@@ -147,7 +147,7 @@ def test_people_end_it_and_then_each_node_is_answered_by_itself() -> None:
     lose(story, 1, 2, 3)
     story.after(700)
     (incident,) = wide(story)
-    story.tell(
+    story.submit(
         IncidentCommand(
             at=story.now, node=incident.node, incident=incident.id, word=IncidentCommandKind.RESOLVE, actor="ann"
         )
@@ -193,21 +193,21 @@ def restart(story: Story) -> None:
 def test_a_new_leader_keeps_a_node_in_its_rack_until_it_is_told_where_nodes_stand() -> None:
     story = story_at({"n1": NodeLocation(rack="r1", driver="570")})
     restart(story)
-    story.tell(InventoryChanged(at=story.now, node="n1", products=(), driver="575"))
+    story.submit(InventoryChanged(at=story.now, node="n1", products=(), driver="575"))
     assert story.state.nodes["n1"].places == NodeLocation(rack="r1", driver="575"), (
         "the node alone does not know its rack"
     )
-    story.tell(TopologyObserved(at=story.now, source="file", places={"n1": NodeLocation(switch="s1")}))
+    story.submit(TopologyObserved(at=story.now, source="file", places={"n1": NodeLocation(switch="s1")}))
     assert story.state.nodes["n1"].places == NodeLocation(switch="s1", driver="575")
 
 
 def test_a_new_leader_that_cannot_read_the_file_keeps_what_it_said_whatever_the_scheduler_says() -> None:
     story = story_at({"n1": NodeLocation(rack="r1", switch="s1"), "n2": NodeLocation(rack="r1")})
     restart(story)
-    story.tell(TopologyObserved(at=story.now, source="backend", places={"n1": NodeLocation(partitions=("train",))}))
+    story.submit(TopologyObserved(at=story.now, source="backend", places={"n1": NodeLocation(partitions=("train",))}))
     assert story.state.nodes["n1"].places == NodeLocation(rack="r1", switch="s1", partitions=("train",))
     assert story.state.index.members("rack:r1") == {"n1", "n2"}
-    story.tell(TopologyObserved(at=story.now, source="file", places={}))
+    story.submit(TopologyObserved(at=story.now, source="file", places={}))
     assert story.state.nodes["n1"].places == NodeLocation(partitions=("train",))
     assert not story.state.index.members("rack:r1")
 
@@ -225,7 +225,7 @@ def test_the_held_decision_says_why() -> None:
     story = story_at(rack(1, 2, 3))
     lose(story, 1, 2, 3)
     last = list(story.decisions.values())[-1]
-    assert last.answer is Answer.HOLD
+    assert last.answer is Answer.BLOCKED
     assert "all 3 nodes in rack r1 failed within 1 s (n1, n2, n3)" in last.reason
 
 
@@ -311,7 +311,7 @@ def test_what_people_ended_is_not_counted_again() -> None:
     word = IncidentCommand(
         at=story.now, node=incident.node, incident=incident.id, word=IncidentCommandKind.RESOLVE, actor="ann"
     )
-    story.tell(word)
+    story.submit(word)
     restart(story)
     lose(story, 4, 5)
     assert not wide(story)

@@ -5,17 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 from remediator.model.pipeline_inputs import HoldsObserved
-from remediator.model.scheduler_hold import ActionResult, HoldOwner, NodeHold
+from remediator.model.scheduler_hold import ActionResult, HoldOwner, SchedulerNodeState
 from remediator.playbook.playbook_loader import load_policy
 from tests.timelines.timeline import Story, settings
 from vocabulary.finding import Severity
 
 
 def sees(story: Story, *, evictable: bool, drained: bool = False) -> None:
-    hold = NodeHold(
+    hold = SchedulerNodeState(
         "n1", False, drained=drained, owner=HoldOwner.US, jobs=() if drained else ("j",), evictable=evictable
     )
-    story.tell(HoldsObserved(at=story.now, holds=(hold,)))
+    story.submit(HoldsObserved(at=story.now, holds=(hold,)))
 
 
 def draining() -> Story:

@@ -50,7 +50,7 @@ def test_the_same_input_twice_does_nothing_twice() -> None:
     actions, decisions = dict(story.actions), dict(story.decisions)
     for item in list(story.inputs):
         if item.at <= story.now - 1:
-            story.tell(item)
+            story.submit(item)
     assert {a for a in story.actions if a not in actions} == set()
     assert story.decisions == decisions
 
@@ -215,10 +215,12 @@ def test_the_budget_holds_a_node_back_and_lets_it_go_when_there_is_room() -> Non
     story.finding("xid/79", Severity.FATAL, node="n1")
     story.finding("xid/79", Severity.FATAL, node="n2")
     assert not story.state.nodes["n2"].held
-    held_back = [d for d in story.decisions.values() if d.answer is Answer.HOLD]
+    held_back = [d for d in story.decisions.values() if d.answer is Answer.BLOCKED]
     assert "1 of at most 1 node isolated (n1)" in held_back[0].reason
     story.after(60).after(60)
-    assert len([d for d in story.decisions.values() if d.answer is Answer.HOLD]) == 1, "the same answer is written once"
+    assert len([d for d in story.decisions.values() if d.answer is Answer.BLOCKED]) == 1, (
+        "the same answer is written once"
+    )
     story.scheduler_answers("cordon", node="n1")
     story.now += 1
     story.hold("n1", schedulable=True, owner=HoldOwner.NOBODY)

@@ -25,7 +25,7 @@ def flood(story: Story, like: Finding, number: int, *, active: bool = True, name
     """So many more, told at once."""
     first, now = like.first_seen, story.now
     many = tuple(replace(like, id=f"{name}{n}", active=active, first_seen=first, last_seen=now) for n in range(number))
-    story.tell(FindingsReported(at=now, node=like.node, boot_id="b", changes=many))
+    story.submit(FindingsReported(at=now, node=like.node, boot_id="b", changes=many))
     return many
 
 
@@ -85,11 +85,11 @@ def test_an_incident_takes_in_so_many_and_the_gravest_longest() -> None:
     assert len(incident.findings) == 5
     fatal = story.finding("xid/79", Severity.FATAL)
     assert fatal.id in story.state.incidents[incident.id].findings
-    story.tell(
+    story.submit(
         FindingsReported(at=story.now, node="n1", boot_id="b", changes=(replace(fatal, severity=Severity.INFO),))
     )
     grown = replace(error, severity=Severity.FATAL)
-    story.tell(FindingsReported(at=story.now, node="n1", boot_id="b", changes=(grown,)))
+    story.submit(FindingsReported(at=story.now, node="n1", boot_id="b", changes=(grown,)))
     assert error.id in story.state.incidents[incident.id].findings, "one that it has may grow graver"
 
 
@@ -100,7 +100,7 @@ def test_what_found_no_place_in_an_incident_opens_the_next() -> None:
     before = story.state.incident_of("n1")
     assert before is not None
     assert left.id not in before.findings
-    story.tell(FindingsReported(at=story.now, node="n1", boot_id="b", active=(left,)))
+    story.submit(FindingsReported(at=story.now, node="n1", boot_id="b", active=(left,)))
     story.after(600).after(600)
     after = story.state.incident_of("n1")
     assert after is not None
@@ -124,7 +124,7 @@ def test_kinds_without_end_are_counted_under_one_name(monkeypatch: pytest.Monkey
     like = noise(story)
     for number in range(10):
         made_up = replace(like, id=f"k{number}", code=f"c{number}")
-        story.tell(FindingsReported(at=story.now, node="n1", boot_id="b", changes=(made_up,)))
+        story.submit(FindingsReported(at=story.now, node="n1", boot_id="b", changes=(made_up,)))
     names = ["made/up", "made/c0", "made/c1", "made/c2"]
     assert [o.kind for o in story.occurrences] == [*names, *[OVERFLOW] * 7]
     story.finding("made/up", Severity.INFO)

@@ -18,7 +18,7 @@ TOTAL = 100
 
 def fleet(places: dict[str, NodeLocation], nodes: int = TOTAL) -> Story:
     found = Story(settings(budget=IsolationBudget()), nodes=nodes)
-    found.tell(TopologyObserved(at=found.now, source="file", places=places))
+    found.submit(TopologyObserved(at=found.now, source="file", places=places))
     return found
 
 
@@ -110,7 +110,7 @@ def test_what_people_ended_as_a_whole_opens_no_part_again() -> None:
     fell(found, [10 * rack + n for n in range(1, 5) for rack in range(10)])
     for incident in found.state.wide():
         word = IncidentCommandKind.RESOLVE
-        found.tell(IncidentCommand(at=found.now, node=incident.node, incident=incident.id, word=word, actor="ann"))
+        found.submit(IncidentCommand(at=found.now, node=incident.node, incident=incident.id, word=word, actor="ann"))
     fell(found, [5], within_s=1.0)
     assert not causes(found), "one more in a rack of which four were looked at"
 

@@ -10,7 +10,7 @@ from remediator.decisions.isolation_budget import level_only_budget
 from remediator.model.journal_records import Action, ActionState, IncidentState, NodeRecord
 from remediator.model.pipeline_inputs import ActionEnded, HoldsObserved
 from remediator.model.rule_conditions import NodeState
-from remediator.model.scheduler_hold import ActionOutcome, ActionResult, HoldOwner, NodeHold
+from remediator.model.scheduler_hold import ActionOutcome, ActionResult, HoldOwner, SchedulerNodeState
 from remediator.playbook.playbook_loader import load_policy
 from tests.timelines.timeline import Story, settings
 from vocabulary.finding import Finding, Severity
@@ -119,8 +119,8 @@ def test_a_hold_the_scheduler_forgot_with_its_node_is_asked_for_again() -> None:
     story.finding("xid/79", Severity.FATAL)
     story.scheduler_answers("cordon")
     assert story.node_state() == "replacing"
-    gone = NodeHold("n1", None, reason="no such node", known=False)
-    story.after(60).tell(HoldsObserved(at=story.now, holds=(gone,)))
+    gone = SchedulerNodeState("n1", None, reason="no such node", known=False)
+    story.after(60).submit(HoldsObserved(at=story.now, holds=(gone,)))
     assert not story.open_actions("cordon"), "as long as it is not there"
     story.after(60)
     free(story)
@@ -179,7 +179,7 @@ def test_a_node_the_scheduler_does_not_know_is_nobodys_and_takes_no_place(tmp_pa
     story.finding("xid/79", Severity.FATAL)
     (action,) = story.open_actions("cordon")
     why = "Slurm knows no node n1; it must be named as in slurm.conf (NodeName)"
-    story.tell(ActionEnded(at=story.now, action=action.id, outcome=ActionOutcome(ActionResult.UNKNOWN, why)))
+    story.submit(ActionEnded(at=story.now, action=action.id, outcome=ActionOutcome(ActionResult.UNKNOWN, why)))
     assert story.actions[action.id].state is ActionState.FAILED
     assert story.node_state() == "suspect"
     assert not story.state.held

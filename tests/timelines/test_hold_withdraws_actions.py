@@ -17,7 +17,7 @@ TO_PEOPLE = {"alert", "ticket", OrderKind.COLLECT_EVIDENCE.value}
 
 
 def say(story: Story, word: NodeCommandKind) -> None:
-    story.tell(NodeCommand(at=story.now, node="n1", word=word, actor="ann", text="a new rack"))
+    story.submit(NodeCommand(at=story.now, node="n1", word=word, actor="ann", text="a new rack"))
 
 
 def held_before_the_scheduler_answered(story: Story) -> Finding:

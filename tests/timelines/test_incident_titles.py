@@ -43,5 +43,5 @@ def test_a_finding_that_grows_graver_gives_the_title() -> None:
     story.finding("nvml/unavailable", Severity.WARNING)
     mild = story.finding("ecc/remap", Severity.WARNING)
     graver = replace(mild, severity=Severity.ERROR, count=2, last_seen=story.now)
-    story.tell(FindingsReported(at=story.now, node="n1", boot_id="b", changes=(graver,)))
+    story.submit(FindingsReported(at=story.now, node="n1", boot_id="b", changes=(graver,)))
     assert title(story).startswith("ecc/remap")

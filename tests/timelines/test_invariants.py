@@ -31,7 +31,7 @@ from remediator.model.pipeline_inputs import (
 )
 from remediator.model.plan_steps import Mode
 from remediator.model.rule_conditions import NodeState
-from remediator.model.scheduler_hold import ActionOutcome, ActionResult, HoldOwner, NodeHold
+from remediator.model.scheduler_hold import ActionOutcome, ActionResult, HoldOwner, SchedulerNodeState
 from remediator.playbook.playbook_loader import load_policy
 from tests.timelines.audited_timeline import Limits, Watched
 from tests.timelines.operator_audit import Worded
@@ -108,7 +108,7 @@ class Teller:
 
     def again(self) -> None:
         old = [i for i in self.story.inputs if isinstance(i, FindingsReported | HoldsObserved)]
-        self.story.tell(replace(self.chance.choice(old), at=self.story.now))
+        self.story.submit(replace(self.chance.choice(old), at=self.story.now))
 
     def cordoned(self) -> None:
         result = self.chance.choice([ActionResult.DONE, ActionResult.DONE, *ActionResult])
@@ -129,11 +129,11 @@ class Teller:
 
     def word(self) -> None:
         word, until = self.chance.choice(list(NodeCommandKind)), self.chance.choice([None, self.story.now + 500.0])
-        self.story.tell(NodeCommand(at=self.story.now, node=self.one_held, word=word, actor="ann", until=until))
+        self.story.submit(NodeCommand(at=self.story.now, node=self.one_held, word=word, actor="ann", until=until))
 
     def by_hand(self) -> None:
         word, actor = self.chance.choice(list(ManualCordonKind)), self.chance.choice(["ann", "kim"])
-        self.story.tell(ManualCordon(at=self.story.now, node=self.one_held, word=word, actor=actor, text="mine"))
+        self.story.submit(ManualCordon(at=self.story.now, node=self.one_held, word=word, actor=actor, text="mine"))
 
     def hand_answered(self) -> None:
         """Mostly done, and then the scheduler shows it: before or after the answer, or never."""
@@ -150,11 +150,11 @@ class Teller:
     def cancel(self) -> None:
         if actions := sorted(self.story.state.actions):
             action = self.chance.choice(actions)
-            self.story.tell(ActionCancelled(at=self.story.now, action=action, actor="kim"))
+            self.story.submit(ActionCancelled(at=self.story.now, action=action, actor="kim"))
 
     def mode(self) -> None:
         mode = self.chance.choice([*Mode, Mode.ACT, Mode.ACT, None, None])
-        self.story.tell(ModeSet(at=self.story.now, mode=mode, actor="ann"))
+        self.story.submit(ModeSet(at=self.story.now, mode=mode, actor="ann"))
 
     def resolve(self) -> None:
         if known := sorted(i.id for i in self.story.state.incidents.values() if not i.wide):
@@ -166,7 +166,7 @@ class Teller:
                 word=IncidentCommandKind.RESOLVE,
                 actor="ann",
             )
-            self.story.tell(said)
+            self.story.submit(said)
 
     def stream(self) -> None:
         """Something asserted is seen once more, now or lately, and told of."""
@@ -175,14 +175,14 @@ class Teller:
         if known := sorted(spoken_of if spoken_of and self.chance.random() < 0.7 else asserted):
             finding = self.story.state.findings[self.chance.choice(known)]
             seen = finding.seen_again(self.story.now - self.chance.choice([0.0, 0.0, 1000.0]))
-            self.story.tell(FindingsReported(at=self.story.now, node=seen.node, boot_id="b", changes=(seen,)))
+            self.story.submit(FindingsReported(at=self.story.now, node=seen.node, boot_id="b", changes=(seen,)))
 
     def soon(self) -> None:
         self.story.after(self.chance.choice([10.0, 400.0, 1000.0]))
 
     def forgets(self) -> None:
-        gone = NodeHold(self.one_held, None, known=False, reason="no such node")
-        self.story.tell(HoldsObserved(at=self.story.now, holds=(gone,)))
+        gone = SchedulerNodeState(self.one_held, None, known=False, reason="no such node")
+        self.story.submit(HoldsObserved(at=self.story.now, holds=(gone,)))
 
     def goes_on(self) -> None:
         """Whatever a plan waits for comes true: mostly, or nothing would ever come back."""
@@ -213,10 +213,10 @@ class Teller:
     def silent(self) -> None:
         nodes = {self.node for _ in range(self.chance.randint(0, 5))}
         last = dict.fromkeys(sorted(nodes), self.story.now - 400.0)
-        self.story.tell(SilenceObserved(at=self.story.now, silent=last))
+        self.story.submit(SilenceObserved(at=self.story.now, silent=last))
 
     def reset(self) -> None:
-        self.story.tell(BreakerReset(at=self.story.now, actor="ann"))
+        self.story.submit(BreakerReset(at=self.story.now, actor="ann"))
 
     def after(self) -> None:
         self.story.after(self.chance.choice([1.0, 1.0, 130.0, 130.0, 130.0, 1300.0, 4000.0, 90_000.0]))
@@ -304,9 +304,9 @@ def test_reports_of_last_week_of_tomorrow_twice_and_backwards_isolate_what_they_
     finding = story.finding("fan/x", Severity.FATAL, seen_at=story.now - 7 * DAY_S)
     later = replace(finding, count=2, last_seen=story.now + 30 * DAY_S)
     for item in (later, finding, later, finding):
-        story.tell(FindingsReported(at=story.now, node="n1", boot_id="b", changes=(item,), active=(item,)))
+        story.submit(FindingsReported(at=story.now, node="n1", boot_id="b", changes=(item,), active=(item,)))
     assert [name for _, name, _ in story.isolated] == ["n1"]
-    story.tell(Tick(at=story.now + 31 * DAY_S))
+    story.submit(Tick(at=story.now + 31 * DAY_S))
     assert len(story.isolated) == 1
     assert len(story.open_actions("cordon")) == 1, "which the scheduler never answered, so it is asked again"
 
@@ -316,13 +316,13 @@ def test_a_node_that_speaks_of_another_is_not_heard() -> None:
     mine = story.finding("fan/slow", Severity.WARNING, node="n2")
     lie = replace(mine, severity=Severity.FATAL, count=9)
     invented = replace(lie, id="f" * 20)
-    story.tell(FindingsReported(at=story.now, node="n1", boot_id="b", changes=(lie, invented), active=(invented,)))
+    story.submit(FindingsReported(at=story.now, node="n1", boot_id="b", changes=(lie, invented), active=(invented,)))
     assert story.state.findings[mine.id] == mine
     assert invented.id not in story.state.findings
     assert not story.state.held
     assert story.kinds().count("finding_refused") == 3
     stolen = replace(lie, node="n1")
-    story.tell(FindingsReported(at=story.now, node="n1", boot_id="b", changes=(stolen,)))
+    story.submit(FindingsReported(at=story.now, node="n1", boot_id="b", changes=(stolen,)))
     assert story.state.findings[mine.id] == mine
     assert not story.state.held
 
@@ -332,7 +332,7 @@ def test_an_outcome_counts_once_however_often_it_comes() -> None:
     story.finding("fan/slow", Severity.ERROR)
     (action,) = story.open_actions("cordon")
     for result in (ActionResult.DONE, ActionResult.REFUSED, ActionResult.FAILED):
-        story.tell(ActionEnded(at=story.now, action=action.id, outcome=ActionOutcome(result)))
+        story.submit(ActionEnded(at=story.now, action=action.id, outcome=ActionOutcome(result)))
     assert story.actions[action.id].state is ActionState.SUCCEEDED
     assert story.actions[action.id].attempts == 1
     assert story.state.held == {"n1"}

@@ -11,13 +11,13 @@ from remediator.model.pipeline_inputs import (
     NodeCommandKind,
 )
 from remediator.model.rule_conditions import NodeState
-from remediator.model.scheduler_hold import HoldOwner, NodeHold
+from remediator.model.scheduler_hold import HoldOwner, SchedulerNodeState
 from tests.timelines.timeline import Story
 from vocabulary.finding import Severity
 
 
 def say(story: Story, word: NodeCommandKind) -> None:
-    story.tell(NodeCommand(at=story.now, node="n1", word=word, actor="ann", text="a new fan"))
+    story.submit(NodeCommand(at=story.now, node="n1", word=word, actor="ann", text="a new fan"))
 
 
 def called(story: Story) -> list[str]:
@@ -107,8 +107,8 @@ def test_a_node_that_we_hold_without_an_incident_gets_one() -> None:
     story.state.put_node(NodeRecord("n1", NodeState.QUARANTINED, held=True, hold_confirmed_at=story.now))
     story.after(1)
     assert "the controller holds the node without an incident" in waits(story)
-    gone = NodeHold("n1", None, known=False)
-    story.tell(HoldsObserved(at=story.now, holds=(gone,)))
+    gone = SchedulerNodeState("n1", None, known=False)
+    story.submit(HoldsObserved(at=story.now, holds=(gone,)))
     story.after(1).hold(schedulable=True, owner=HoldOwner.NOBODY)
     assert story.open_actions("cordon"), "the scheduler forgot our hold, so it is asked for again"
     story.finding("xid/62", Severity.FATAL)
@@ -125,7 +125,7 @@ def test_an_incident_is_not_over_as_long_as_we_hold_its_node() -> None:
     incident = story.state.incident_of("n1")
     assert incident is not None
     word = IncidentCommand(at=story.now, incident=incident.id, node="n1", word=IncidentCommandKind.RESOLVE, actor="ann")
-    story.tell(word)
+    story.submit(word)
     assert story.state.incident_of("n1") == incident
     story.after(1).hold(schedulable=True, owner=HoldOwner.NOBODY)
     assert (story.node_state(), story.state.incident_of("n1")) == ("probation", None)

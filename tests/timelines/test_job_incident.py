@@ -30,13 +30,13 @@ GONE_S = 900.0
 
 def story(mode: Mode = Mode.ACT) -> Story:
     found = Story(settings(mode=mode), nodes=20)
-    found.tell(
+    found.submit(
         TopologyObserved(
             at=found.now, source="backend", places={f"n{n}": NodeLocation(partitions=("gpu",)) for n in range(1, 21)}
         )
     )
     for node in NODES:
-        found.tell(PlacementChanged(at=found.now, node=node, jobs=(JobRef("train", 1),), worlds=(128,)))
+        found.submit(PlacementChanged(at=found.now, node=node, jobs=(JobRef("train", 1),), worlds=(128,)))
     return found
 
 
@@ -216,12 +216,12 @@ def test_a_restart_forgets_nothing_of_it() -> None:
 
 def test_who_only_looks_on_tells_nobody_until_the_mode_is_raised() -> None:
     found = story()
-    found.tell(ModeSet(at=found.now, actor="ann", mode=Mode.OBSERVE))
+    found.submit(ModeSet(at=found.now, actor="ann", mode=Mode.OBSERVE))
     fail(found, *NODES)
     found.after(60)
     assert the_job(found)
     assert not alerts(found)
-    found.tell(ModeSet(at=found.now, actor="ann", mode=Mode.ACT))
+    found.submit(ModeSet(at=found.now, actor="ann", mode=Mode.ACT))
     found.after(60)
     assert len(alerts(found)) == 1
 
@@ -233,7 +233,7 @@ def test_a_persons_word_ends_it_and_counts_for_a_while() -> None:
     said = IncidentCommand(
         at=found.now, node=incident.node, incident=incident.id, word=IncidentCommandKind.RESOLVE, actor="ann"
     )
-    found.tell(said)
+    found.submit(said)
     assert not about(found)
     fail(found, *NODES[8:])
     found.after(60)
@@ -315,7 +315,7 @@ def test_of_two_jobs_on_a_node_the_finding_says_which_else_the_one_on_more_such_
     found = story()
     both = (JobRef("another", 1), JobRef("train", 1))
     for node in ("n1", "n2"):
-        found.tell(PlacementChanged(at=found.now, node=node, jobs=both, worlds=(8, 128)))
+        found.submit(PlacementChanged(at=found.now, node=node, jobs=both, worlds=(8, 128)))
     fail(found, "n3", "n4", "n1")
     assert sorted(about(found)) == ["job:train"]
     for node in ("n1", "n2"):
@@ -329,7 +329,7 @@ def test_of_two_jobs_on_a_node_the_finding_says_which_else_the_one_on_more_such_
 def test_the_ranks_are_those_of_the_newest_attempt() -> None:
     found = story()
     for node in NODES[8:]:
-        found.tell(PlacementChanged(at=found.now, node=node, jobs=(JobRef("train", 2),), worlds=(64,)))
+        found.submit(PlacementChanged(at=found.now, node=node, jobs=(JobRef("train", 2),), worlds=(64,)))
     fail(found, *NODES)
     assert "(64 ranks, partition gpu)" in the_job(found).title
 
@@ -341,10 +341,12 @@ def test_an_incident_about_which_something_was_done_or_that_a_person_opened_agai
     fail(found, "n3")
     own = found.state.incident_of("n3")
     assert own is not None
-    found.tell(IncidentCommand(at=found.now, node="n3", incident=own.id, word=IncidentCommandKind.RESOLVE, actor="ann"))
+    found.submit(
+        IncidentCommand(at=found.now, node="n3", incident=own.id, word=IncidentCommandKind.RESOLVE, actor="ann")
+    )
     closed = found.incidents[own.id]
     known = tuple(found.state.findings[each] for each in closed.findings)
-    found.tell(IncidentReopened(at=found.now, incident=closed, findings=known, actor="ann"))
+    found.submit(IncidentReopened(at=found.now, incident=closed, findings=known, actor="ann"))
     fail(found, "n1", "n2")
     assert sorted(about(found)) == ["job:train", "n1", "n3"]
     (job,) = found.state.wide()

@@ -31,7 +31,7 @@ class Successor:
             self.journal.commit([item], state.take_changes(), self.epoch)
         self.state = self.journal.load()
 
-    def tell(self, item: AnyInput) -> list[AuditEvent]:
+    def submit(self, item: AnyInput) -> list[AuditEvent]:
         """What is written down of a late end when this is told."""
         apply_input(self.state, item, self.rules)
         changes = self.state.take_changes()
@@ -47,7 +47,7 @@ def withdrawn() -> tuple[Story, Action]:
     story.scheduler_answers("cordon")
     story.after(1).hold(drained=True, owner=HoldOwner.US)
     (order,) = story.open_actions("reset_gpu")
-    story.tell(ManualCordon(at=story.now, node="n1", word=ManualCordonKind.UNCORDON, actor="ann", text="fixed"))
+    story.submit(ManualCordon(at=story.now, node="n1", word=ManualCordonKind.UNCORDON, actor="ann", text="fixed"))
     return story, order
 
 
@@ -68,11 +68,11 @@ def test_how_an_order_ended_is_written_down_after_a_restart_too(
 ) -> None:
     _, order = withdrawn
     nodes = dict(successor.state.nodes)
-    assert not successor.tell(answer(order, successor.now, node="n2")), "another node's word"
-    (late,) = successor.tell(answer(order, successor.now))
+    assert not successor.submit(answer(order, successor.now, node="n2")), "another node's word"
+    (late,) = successor.submit(answer(order, successor.now))
     assert (late.actor, late.data["action"]) == ("n1", order.id)
     assert late.text.endswith("failed: the driver hangs")
-    assert not successor.tell(answer(order, successor.now)), "once"
+    assert not successor.submit(answer(order, successor.now)), "once"
     assert successor.state.nodes == nodes, "nothing follows from it"
     found = successor.journal.incident(order.incident)
     assert found is not None
@@ -84,20 +84,20 @@ def test_after_its_incident_is_closed_too(database: str, withdrawn: tuple[Story,
     story.scheduler_answers(UNCORDON)
     assert not story.state.incidents
     successor = Successor(story, database)
-    assert len(successor.tell(answer(order, successor.now))) == 1
+    assert len(successor.submit(answer(order, successor.now))) == 1
     successor.journal.close()
 
 
 def test_what_was_asked_by_hand_and_overtaken_is_heard_of_after_a_restart(database: str) -> None:
     story = Story()
     for word in (ManualCordonKind.CORDON, ManualCordonKind.UNCORDON):
-        story.tell(ManualCordon(at=story.now, node="n1", word=word, actor="ann", text="fan"))
+        story.submit(ManualCordon(at=story.now, node="n1", word=word, actor="ann", text="fan"))
     (action,) = [a for a in story.actions.values() if a.verb == CORDON]
     successor = Successor(story, database)
     end = ActionEnded(at=story.now, action=action.id, outcome=ActionOutcome(ActionResult.DONE, "held"))
-    (late,) = successor.tell(end)
+    (late,) = successor.submit(end)
     assert late.data["action"] == action.id
-    assert not successor.tell(end)
+    assert not successor.submit(end)
     assert not successor.state.nodes["n1"].held
     successor.journal.close()
 
@@ -105,5 +105,5 @@ def test_what_was_asked_by_hand_and_overtaken_is_heard_of_after_a_restart(databa
 def test_a_day_later_nobody_waits_for_it_any_more(successor: Successor, withdrawn: tuple[Story, Action]) -> None:
     _, order = withdrawn
     then = successor.now + REMEMBERED_S + 1
-    successor.tell(Tick(at=then))
-    assert not successor.tell(answer(order, then))
+    successor.submit(Tick(at=then))
+    assert not successor.submit(answer(order, then))

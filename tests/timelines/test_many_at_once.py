@@ -35,7 +35,7 @@ def stand(story: Story, new: Iterable[int]) -> None:
         )
         for n in range(1, NODES + 1)
     }
-    story.tell(TopologyObserved(at=story.now, source="file", places=places))
+    story.submit(TopologyObserved(at=story.now, source="file", places=places))
 
 
 def scattered(count: int, *, of: int, step: int) -> list[int]:
@@ -55,7 +55,7 @@ def test_a_rack_of_eight_loses_its_power() -> None:
     story = fleet()
     story.job("train", *(f"n{n}" for n in range(1, 33)))
     for dark in (range(1, 5), range(1, 9)):  # they are missed one after another
-        story.tell(SilenceObserved(at=story.now, silent={f"n{n}": story.now - 300 for n in dark}))
+        story.submit(SilenceObserved(at=story.now, silent={f"n{n}": story.now - 300 for n in dark}))
         story.after(5)
     for n in range(1, 9):
         story.hold(f"n{n}", owner=HoldOwner.SCHEDULER)
@@ -64,7 +64,7 @@ def test_a_rack_of_eight_loses_its_power() -> None:
     assert story.state.wide()[0].members == tuple(f"n{n}" for n in range(1, 9))
     assert alerts(story) == ["silence:rack:r0"]
     assert not story.state.held
-    story.tell(SilenceObserved(at=story.now, silent={}))
+    story.submit(SilenceObserved(at=story.now, silent={}))
     assert not story.state.incidents
 
 

@@ -23,7 +23,7 @@ from remediator.model.pipeline_inputs import (
     SilenceEnded,
 )
 from remediator.model.plan_steps import Mode
-from remediator.model.scheduler_hold import ActionOutcome, ActionResult, HoldOwner, NodeHold
+from remediator.model.scheduler_hold import ActionOutcome, ActionResult, HoldOwner, SchedulerNodeState
 from remediator.overrides.cluster_overrides import find_matching_silence, list_open_silences
 from remediator.overrides.manual_cordon import CORDON, TRIED_S, UNCORDON
 from remediator.pipeline import apply_input
@@ -40,13 +40,13 @@ OURS, THEIRS = "gpu-healthd: inc-1 gpu-lost", "by ann: a fan is changed"
 def by_hand(
     story: Story, word: ManualCordonKind, actor: str = "ann", text: str = "a fan is changed", node: str = "n1"
 ) -> None:
-    story.tell(ManualCordon(at=story.now, node=node, word=word, actor=actor, text=text, address="192.0.2.7"))
+    story.submit(ManualCordon(at=story.now, node=node, word=word, actor=actor, text=text, address="192.0.2.7"))
 
 
 def shows(story: Story, owner: HoldOwner, reason: str = "", node: str = "n1") -> None:
     free = owner is HoldOwner.NOBODY
-    hold = NodeHold(node=node, schedulable=free, drained=not free, owner=owner, reason=reason)
-    story.tell(HoldsObserved(at=story.now, holds=(hold,)))
+    hold = SchedulerNodeState(node=node, schedulable=free, drained=not free, owner=owner, reason=reason)
+    story.submit(HoldsObserved(at=story.now, holds=(hold,)))
 
 
 def isolated() -> Story:
@@ -61,7 +61,7 @@ def isolated() -> Story:
 
 
 def set_mode(story: Story, mode: Mode | None, actor: str = "ann") -> None:
-    story.tell(ModeSet(at=story.now, mode=mode, actor=actor, text="3 a.m."))
+    story.submit(ModeSet(at=story.now, mode=mode, actor=actor, text="3 a.m."))
 
 
 def test_a_persons_cordon_is_written_down_first_and_is_an_operators_afterwards() -> None:
@@ -127,7 +127,7 @@ def test_how_a_withdrawn_order_ended_after_all_is_written_down_once(closed: bool
     running = OrderUpdate(id=order.id, state=OrderState.RUNNING, at=story.now, detail="resetting")
     failed = OrderUpdate(id=order.id, state=OrderState.FAILED, at=story.now, detail="the driver hangs")
     for node, update in (("n2", failed), ("n1", running), ("n1", failed), ("n1", failed)):
-        story.tell(OrderAnswered(at=story.now, node=node, update=update))
+        story.submit(OrderAnswered(at=story.now, node=node, update=update))
     (late,) = [e for e in story.audit if e.kind == "action_ended_late"]
     assert (late.actor, late.node, late.data["action"]) == ("n1", "n1", order.id)
     assert late.text.endswith("failed: the driver hangs")
@@ -140,13 +140,13 @@ def test_what_the_scheduler_did_after_all_is_written_down_and_what_nobody_planne
     (action,) = story.open_actions(CORDON)
     by_hand(story, ManualCordonKind.UNCORDON)
     for name in (action.id, "of-nobody"):
-        story.tell(ActionEnded(at=story.now, action=name, outcome=ActionOutcome(ActionResult.DONE, "held")))
+        story.submit(ActionEnded(at=story.now, action=name, outcome=ActionOutcome(ActionResult.DONE, "held")))
     (late,) = [e for e in story.audit if e.kind == "action_ended_late"]
     assert late.data["action"] == action.id
     story.after(TRIED_S)  # the uncordon is given up as well
-    assert len(story.state.unheard.actions) == 1
+    assert len(story.state.unanswered_actions.actions) == 1
     story.after(2 * 86_400.0)
-    assert not story.state.unheard.actions
+    assert not story.state.unanswered_actions.actions
 
 
 @pytest.mark.parametrize("how", ["cancelled", "refused", "unknown", "unanswered", "done, and our hold still shown"])
@@ -156,7 +156,7 @@ def test_a_cordon_that_came_to_nothing_after_an_uncordon_leaves_our_hold_with_us
     by_hand(story, ManualCordonKind.CORDON, text="no, wait")
     (action,) = story.open_actions(CORDON)
     if how == "cancelled":
-        story.tell(ActionCancelled(at=story.now, action=action.id, actor="ann"))
+        story.submit(ActionCancelled(at=story.now, action=action.id, actor="ann"))
     elif how == "unanswered":
         story.after(TRIED_S)
     elif how.startswith("done"):
@@ -181,7 +181,7 @@ def test_a_newer_word_about_the_node_ends_what_was_to_be_done_by_hand(
 ) -> None:
     story = isolated()
     by_hand(story, asked)
-    story.tell(NodeCommand(at=story.now, node="n1", word=word, actor="kim", text="mine"))
+    story.submit(NodeCommand(at=story.now, node="n1", word=word, actor="kim", text="mine"))
     assert not story.open_actions(CORDON)
     assert not story.open_actions(UNCORDON)
     (ended,) = [a for a in story.actions.values() if a.verb in (CORDON, UNCORDON)]
@@ -192,9 +192,9 @@ def test_a_newer_word_about_the_node_ends_what_was_to_be_done_by_hand(
 
 def test_a_release_leaves_the_node_to_the_uncordon_under_way() -> None:
     story = isolated()
-    story.tell(NodeCommand(at=story.now, node="n1", word=NodeCommandKind.HOLD, actor="ann", text="mine"))
+    story.submit(NodeCommand(at=story.now, node="n1", word=NodeCommandKind.HOLD, actor="ann", text="mine"))
     by_hand(story, ManualCordonKind.UNCORDON)
-    story.tell(NodeCommand(at=story.now, node="n1", word=NodeCommandKind.RELEASE, actor="ann"))
+    story.submit(NodeCommand(at=story.now, node="n1", word=NodeCommandKind.RELEASE, actor="ann"))
     story.after(60)
     assert not story.open_actions("reset_gpu")
     story.scheduler_answers(UNCORDON)
@@ -225,7 +225,7 @@ def test_an_uncordon_said_again_counts_for_what_we_took_out_since() -> None:
 
 def test_a_retired_node_is_nobodys_to_cordon() -> None:
     story = Story()
-    story.tell(NodeCommand(at=story.now, node="n1", word=NodeCommandKind.RETIRE, actor="ann"))
+    story.submit(NodeCommand(at=story.now, node="n1", word=NodeCommandKind.RETIRE, actor="ann"))
     by_hand(story, ManualCordonKind.CORDON)
     assert not story.open_actions(CORDON)
 
@@ -234,7 +234,7 @@ def test_a_cancelled_step_stops_the_plan_and_calls_people() -> None:
     story = isolated()
     (action,) = story.open_actions("reset_gpu")
     for _ in range(2):
-        story.tell(ActionCancelled(at=story.now, action=action.id, actor="kim", text="not now"))
+        story.submit(ActionCancelled(at=story.now, action=action.id, actor="kim", text="not now"))
     assert story.actions[action.id].state is ActionState.CANCELLED
     (incident,) = story.state.incidents.values()
     assert incident.state is IncidentState.WAITING
@@ -250,7 +250,7 @@ def test_a_cordon_is_no_deed_to_cancel() -> None:
     story = Story()
     story.finding("xid/62", Severity.FATAL)
     (action,) = story.open_actions("cordon")
-    story.tell(ActionCancelled(at=story.now, action=action.id, actor="kim"))
+    story.submit(ActionCancelled(at=story.now, action=action.id, actor="kim"))
     assert story.open_actions("cordon") == [action]
 
 
@@ -261,7 +261,7 @@ def test_a_cancelled_resume_keeps_our_hold() -> None:
         story.clear(finding)
     story.after(1).orders_end("run_preflight")
     (action,) = story.open_actions("resume")
-    story.tell(ActionCancelled(at=story.now, action=action.id, actor="kim"))
+    story.submit(ActionCancelled(at=story.now, action=action.id, actor="kim"))
     assert story.state.held == {"n1"}
     assert story.open_actions("cordon"), "nobody knows whether it was lifted, so it is asked for"
 
@@ -273,24 +273,24 @@ def test_a_silence_ends_by_itself_and_by_word() -> None:
     story = Story()
     silence = AlertSilence("sil-1", "n1", "*", story.now, story.now + 60, "ann", "we know")
     for _ in range(2):
-        story.tell(AlertsSilenced(at=story.now, silence=silence))
-    assert list_open_silences(story.state.standing) == (silence,)
+        story.submit(AlertsSilenced(at=story.now, silence=silence))
+    assert list_open_silences(story.state.operator_overrides) == (silence,)
     story.after(59)
-    assert list_open_silences(story.state.standing)
+    assert list_open_silences(story.state.operator_overrides)
     story.after(1)
-    assert not list_open_silences(story.state.standing)
+    assert not list_open_silences(story.state.operator_overrides)
     later = AlertSilence("sil-2", "n1", "*", story.now, story.now + 60, "ann", "we know")
-    story.tell(AlertsSilenced(at=story.now, silence=later))
+    story.submit(AlertsSilenced(at=story.now, silence=later))
     for _ in range(2):
-        story.tell(SilenceEnded(at=story.now, silence="sil-2", actor="kim"))
-    assert not list_open_silences(story.state.standing)
+        story.submit(SilenceEnded(at=story.now, silence="sil-2", actor="kim"))
+    assert not list_open_silences(story.state.operator_overrides)
     assert [e.actor for e in story.audit if e.kind == "silence_ended"] == ["remediator", "kim"]
     assert story.kinds().count("silenced") == 2
 
 
 def test_a_silence_keeps_nothing_from_being_done() -> None:
     told, untold = Story(), Story()
-    untold.tell(AlertsSilenced(at=untold.now, silence=SILENCE))
+    untold.submit(AlertsSilenced(at=untold.now, silence=SILENCE))
     for story in (told, untold):
         story.finding("xid/62", Severity.FATAL)
     assert list(told.decisions) == list(untold.decisions)
@@ -318,14 +318,14 @@ def told() -> list[AnyInput]:
     by_hand(story, ManualCordonKind.CORDON, node="n2")
     story.finding("xid/62", Severity.FATAL)
     story.scheduler_answers("cordon")
-    story.tell(AlertsSilenced(at=story.now, silence=SILENCE))
+    story.submit(AlertsSilenced(at=story.now, silence=SILENCE))
     story.after(1).scheduler_answers(CORDON, node="n2")
     shows(story, HoldOwner.US, OURS)
     by_hand(story, ManualCordonKind.UNCORDON)
     story.after(1)
     (action,) = story.open_actions(UNCORDON)
-    story.tell(ActionEnded(at=story.now, action=action.id, outcome=ActionOutcome(ActionResult.DONE)))
-    story.tell(SilenceEnded(at=story.now, silence=SILENCE.id, actor="kim"))
+    story.submit(ActionEnded(at=story.now, action=action.id, outcome=ActionOutcome(ActionResult.DONE)))
+    story.submit(SilenceEnded(at=story.now, silence=SILENCE.id, actor="kim"))
     return story.inputs
 
 
@@ -357,8 +357,8 @@ def test_killed_anywhere_people_s_words_stand_and_nothing_is_done_twice(database
 
     run(Journal(database), TOLD[:survived])
     state = run(Journal(database), TOLD[survived - 1 :])
-    assert state.standing == expected[0].standing
-    assert isinstance(state.standing[MODE], ModeOverride)
+    assert state.operator_overrides == expected[0].operator_overrides
+    assert isinstance(state.operator_overrides[MODE], ModeOverride)
     assert state.actions == expected[0].actions
     assert {n.node: n.state for n in state.nodes.values()} == {n.node: n.state for n in expected[0].nodes.values()}
     assert not [
@@ -382,5 +382,5 @@ def test_an_order_that_is_cancelled_leaves_the_others_of_its_job_too() -> None:
     verb = OrderKind.CHECKPOINT_THEN_EJECT.value
     orders: list[Any] = story.open_actions(verb)
     assert len(orders) == 2
-    story.tell(ActionCancelled(at=story.now, action=orders[0].id, actor="kim"))
+    story.submit(ActionCancelled(at=story.now, action=orders[0].id, actor="kim"))
     assert not story.open_actions(verb)

@@ -13,7 +13,7 @@ HOLD, RELEASE, RETIRE, UNRETIRE = NodeCommandKind
 
 
 def say(story: Story, word: NodeCommandKind, until: float | None = None, node: str = "n1") -> None:
-    story.tell(NodeCommand(at=story.now, node=node, word=word, actor="ann", text="a new rack", until=until))
+    story.submit(NodeCommand(at=story.now, node=node, word=word, actor="ann", text="a new rack", until=until))
 
 
 def free(story: Story) -> None:

@@ -45,7 +45,7 @@ def test_the_fact_an_operator_overruled_does_not_drain_again() -> None:
     story.scheduler_answers("cordon")
     story.after(5).hold(schedulable=True, owner=HoldOwner.NOBODY)
     again = replace(finding, count=2, last_seen=story.now)
-    story.tell(FindingsReported(at=story.now, node="n1", boot_id="b", changes=(again,), active=(again,)))
+    story.submit(FindingsReported(at=story.now, node="n1", boot_id="b", changes=(again,), active=(again,)))
     assert not story.state.incidents
     assert not story.state.nodes["n1"].held
 

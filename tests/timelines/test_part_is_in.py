@@ -17,7 +17,7 @@ def test_a_new_boot_brings_no_node_back_that_waits_for_a_part_and_an_uncordon_do
     story.after(86400)
     assert (story.node_state(), story.state.held) == ("replacing", {"n1"}), "the way back is people's"
     assert not story.open_actions("resume")
-    story.tell(
+    story.submit(
         ManualCordon(
             at=story.now, node="n1", word=ManualCordonKind.UNCORDON, actor="ann", text="GPU 5 replaced", address=""
         )

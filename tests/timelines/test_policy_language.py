@@ -63,9 +63,9 @@ def test_a_plan_waits_for_a_person_and_says_for_what(tmp_path: Path) -> None:
     told.finding("xid/62", Severity.FATAL)
     (incident,) = told.state.incidents.values()
     assert (incident.answer, incident.plan) == (Answer.APPROVE, ())
-    told.tell(StepApproved(at=told.now, incident=incident.id, what="something else", actor="ann"))
+    told.submit(StepApproved(at=told.now, incident=incident.id, what="something else", actor="ann"))
     assert not told.actions
-    told.tell(StepApproved(at=told.now, incident=incident.id, what=incident.decision, actor="ann"))
+    told.submit(StepApproved(at=told.now, incident=incident.id, what=incident.decision, actor="ann"))
     assert answers(told) == [("r", "approve"), ("r", "act")]
     assert [e.actor for e in told.audit if e.kind == "approved"] == ["ann", "ann"]
     assert told.open_actions("cordon")
@@ -77,7 +77,7 @@ def test_one_step_waits_for_a_person_and_its_time_begins_then(tmp_path: Path) ->
     told.after(3600)
     assert not told.open_actions("reset_gpu")
     (incident,) = told.state.incidents.values()
-    told.tell(StepApproved(at=told.now, incident=incident.id, what=f"{incident.decision}.s2.0", actor="ann"))
+    told.submit(StepApproved(at=told.now, incident=incident.id, what=f"{incident.decision}.s2.0", actor="ann"))
     assert told.open_actions("reset_gpu")
     told.after(30)
     assert told.open_actions("reset_gpu")
@@ -96,7 +96,7 @@ def test_an_approval_does_not_outlive_its_decision(tmp_path: Path) -> None:
     told.finding("xid/62", Severity.FATAL)
     (incident,) = told.state.incidents.values()
     told.finding("xid/79", Severity.FATAL)
-    told.tell(StepApproved(at=told.now, incident=incident.id, what=incident.decision, actor="ann"))
+    told.submit(StepApproved(at=told.now, incident=incident.id, what=incident.decision, actor="ann"))
     assert answers(told) == [("r", "approve"), ("worse", "approve")]
 
 
@@ -200,7 +200,7 @@ def test_nobody_reached_is_no_reason_to_keep_a_bad_node(tmp_path: Path) -> None:
 def test_every_condition_of_a_match_decides(tmp_path: Path, match: str, fits: bool) -> None:  # noqa: FBT001 - a parameter of the test
     rule = f"  - {{name: r, why: x, match: {{findings: [xid/48], {match}}}, steps: [cordon, replace]}}\n"
     told = story(tmp_path, rule)
-    told.tell(InventoryChanged(at=told.now, node="n1", products=("NVIDIA H100 80GB HBM3",)))
+    told.submit(InventoryChanged(at=told.now, node="n1", products=("NVIDIA H100 80GB HBM3",)))
     told.job("j", "n1")
     told.finding("row_remap/pending", Severity.INFO)
     told.finding("xid/48", Severity.FATAL, evidence={"unit": "SRAM"})
@@ -241,6 +241,6 @@ def test_what_was_told_as_mild_is_told_anew_when_it_turns_grave(tmp_path: Path) 
     finding = told.finding("fan/slow", Severity.WARNING)
     assert len(told.actions) == 1
     graver = replace(finding, severity=Severity.FATAL)
-    told.tell(FindingsReported(at=told.now + 1, node="n1", boot_id="b", changes=(graver,)))
+    told.submit(FindingsReported(at=told.now + 1, node="n1", boot_id="b", changes=(graver,)))
     assert len(told.incidents) == 1
     assert len(told.actions) == 2

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from remediator.decisions.approval import list_awaited_approvals
 from remediator.model.journal_records import Action
 from remediator.model.pipeline_inputs import HoldsObserved, StepApproved
-from remediator.model.scheduler_hold import HoldOwner, NodeHold
+from remediator.model.scheduler_hold import HoldOwner, SchedulerNodeState
 from remediator.playbook.playbook_loader import load_policy
 from tests.timelines.timeline import Story, settings
 from vocabulary.finding import Severity
@@ -35,8 +35,10 @@ def suspected(kind: str = STRAGGLER[0], evidence: dict[str, str] | None = None) 
 def scheduler_says(story: Story, *jobs: str, schedulable: bool | None = True, evictable: bool = False) -> None:
     owner = HoldOwner.US if schedulable is False else HoldOwner.NOBODY
     drained = schedulable is False and not jobs
-    hold = NodeHold("n1", schedulable, drained=drained, owner=owner, reason="x", jobs=jobs, evictable=evictable)
-    story.tell(HoldsObserved(at=story.now, holds=(hold,)))
+    hold = SchedulerNodeState(
+        "n1", schedulable, drained=drained, owner=owner, reason="x", jobs=jobs, evictable=evictable
+    )
+    story.submit(HoldsObserved(at=story.now, holds=(hold,)))
 
 
 def taken(story: Story) -> list[Action]:
@@ -125,7 +127,7 @@ def test_a_job_that_came_before_a_person_agreed_is_waited_for(tmp_path: Path) ->
     incident = story.state.incident_of("n1")
     assert incident is not None
     (awaited,) = list_awaited_approvals(incident)
-    story.tell(StepApproved(at=story.now, incident=incident.id, what=awaited.id, actor="ann"))
+    story.submit(StepApproved(at=story.now, incident=incident.id, what=awaited.id, actor="ann"))
     story.after(3600)
     assert not taken(story)
     story.no_job("n1")

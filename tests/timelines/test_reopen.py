@@ -48,14 +48,14 @@ def seen(story: Story, finding: Finding, times: int = 1) -> Finding:
 def tell(story: Story, finding: Finding) -> None:
     asserted = {f.id: f for f in story.state.active_on(finding.node)} | {finding.id: finding}
     active = tuple(asserted.values())
-    story.tell(FindingsReported(at=story.now, node=finding.node, boot_id="b", changes=(finding,), active=active))
+    story.submit(FindingsReported(at=story.now, node=finding.node, boot_id="b", changes=(finding,), active=active))
 
 
 def resolve(story: Story) -> Incident:
     incident = story.state.incident_of("n1")
     assert incident is not None
     word = IncidentCommandKind.RESOLVE
-    story.tell(IncidentCommand(at=story.now, incident=incident.id, word=word, actor="ann", node="n1"))
+    story.submit(IncidentCommand(at=story.now, incident=incident.id, word=word, actor="ann", node="n1"))
     assert story.state.incident_of("n1") is None
     return incident
 
@@ -75,7 +75,7 @@ def uncordoned(story: Story) -> tuple[Finding, Incident]:
     story.hold()
     before = story.state.incident_of("n1")
     assert before is not None
-    story.tell(ManualCordon(at=story.now, node="n1", word=ManualCordonKind.UNCORDON, actor="ann", text="fixed"))
+    story.submit(ManualCordon(at=story.now, node="n1", word=ManualCordonKind.UNCORDON, actor="ann", text="fixed"))
     story.scheduler_answers("uncordon_by_hand")
     story.hold(owner=HoldOwner.NOBODY, schedulable=True)
     return finding, before
@@ -208,7 +208,7 @@ def test_the_budget_holds_it_back_as_anything_else() -> None:
     seen(story.after(2 * HOUR_S), finding)
     incident = story.state.incident_of("n1")
     assert incident is not None
-    assert incident.answer is Answer.HOLD
+    assert incident.answer is Answer.BLOCKED
     assert story.state.held == {"n3", "n4"}
 
 
@@ -231,15 +231,15 @@ def test_a_release_is_a_word_and_the_end_of_its_time_is_none() -> None:
     story = Story()
     finding, _ = resolved(story)
     hold = NodeCommand(at=story.now, node="n1", word=NodeCommandKind.HOLD, actor="kim")
-    story.tell(replace(hold, until=story.now + HOUR_S))
+    story.submit(replace(hold, until=story.now + HOUR_S))
     finding = seen(story.after(HOUR_S), finding)
     incident = story.state.incident_of("n1")
     assert incident is not None
     assert "after ann resolved it" in incident.title
     story = Story()
     finding, _ = resolved(story)
-    story.tell(replace(hold, at=story.now))
-    story.after(HOUR_S).tell(NodeCommand(at=story.now, node="n1", word=NodeCommandKind.RELEASE, actor="kim"))
+    story.submit(replace(hold, at=story.now))
+    story.after(HOUR_S).submit(NodeCommand(at=story.now, node="n1", word=NodeCommandKind.RELEASE, actor="kim"))
     finding = seen(story.after(QUIET_S), finding)
     assert not story.state.incidents
     seen(story.after(1), finding)
@@ -290,7 +290,7 @@ def test_an_incident_opened_again_forgets_whose_word_closed_it() -> None:
     finding, before = resolved(story)
     closed = story.incidents[before.id]
     assert (closed.state, closed.ended_by) == (IncidentState.CLOSED, "ann resolved it")
-    story.tell(IncidentReopened(at=story.now, incident=closed, findings=(finding,), actor="kim"))
+    story.submit(IncidentReopened(at=story.now, incident=closed, findings=(finding,), actor="kim"))
     assert story.state.incidents[before.id].ended_by == ""
     assert not story.state.settled
 

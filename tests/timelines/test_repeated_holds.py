@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from remediator.model.journal_records import HandsOff, NodeRecord
+from remediator.model.journal_records import NodeRecord, OperatorHold
 from remediator.model.rule_conditions import NodeState
-from remediator.model.scheduler_hold import ActionResult, HoldOwner, NodeHold
+from remediator.model.scheduler_hold import ActionResult, HoldOwner, SchedulerNodeState
 from remediator.overrides.hold_reconciliation import hold_contradicts_record
 from tests.timelines.timeline import Story
 from vocabulary.finding import Severity
 
-FREE = NodeHold("n1", schedulable=True)
-OURS = NodeHold("n1", schedulable=False, owner=HoldOwner.US)
-THEIRS = NodeHold("n1", schedulable=False, owner=HoldOwner.OPERATOR)
-DOWN = NodeHold("n1", schedulable=False, owner=HoldOwner.SCHEDULER)
-SILENT = NodeHold("n1", schedulable=None)
+FREE = SchedulerNodeState("n1", schedulable=True)
+OURS = SchedulerNodeState("n1", schedulable=False, owner=HoldOwner.US)
+THEIRS = SchedulerNodeState("n1", schedulable=False, owner=HoldOwner.OPERATOR)
+DOWN = SchedulerNodeState("n1", schedulable=False, owner=HoldOwner.SCHEDULER)
+SILENT = SchedulerNodeState("n1", schedulable=None)
 CONFIRMED = NodeRecord("n1", NodeState.DRAINING, held=True, hold_confirmed_at=5.0)
 ASKED = NodeRecord("n1", NodeState.DRAINING, held=True)
 HEALTHY = NodeRecord("n1")
 LEFT = NodeRecord("n1", NodeState.OPERATOR_HELD)
-BY_WORD = NodeRecord("n1", NodeState.OPERATOR_HELD, hands_off=HandsOff("ann"))
+BY_WORD = NodeRecord("n1", NodeState.OPERATOR_HELD, hands_off=OperatorHold("ann"))
 RETIRED = NodeRecord("n1", NodeState.RETIRED)
 
 
@@ -35,7 +35,7 @@ RETIRED = NodeRecord("n1", NodeState.RETIRED)
         (RETIRED, []),
     ],
 )
-def test_what_contradicts_what_we_have_written_down(node: NodeRecord, against: list[NodeHold]) -> None:
+def test_what_contradicts_what_we_have_written_down(node: NodeRecord, against: list[SchedulerNodeState]) -> None:
     assert [hold for hold in (FREE, OURS, THEIRS, DOWN, SILENT) if hold_contradicts_record(node, hold)] == against
 
 

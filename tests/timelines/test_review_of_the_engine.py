@@ -27,7 +27,7 @@ def policy_of(tmp_path: Path, rules: str, name: str = "p") -> object:
 
 def reload(story: Story, policy: object) -> None:
     story.rules = settings(policy=policy, mode=story.rules.mode)
-    story.tell(PolicyChanged(at=story.now, digest="d", source="p", mode=story.rules.mode))
+    story.submit(PolicyChanged(at=story.now, digest="d", source="p", mode=story.rules.mode))
 
 
 def test_an_alert_in_place_of_a_passed_test_brings_nobody_back(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_an_approval_is_for_the_plan_that_was_shown(tmp_path: Path) -> None:
     incident = story.state.incident_of("n1")
     assert incident is not None
     reload(story, policy_of(tmp_path, rule % "drain, reboot, preflight, return_to_service", "b"))
-    story.tell(StepApproved(at=story.now, incident=incident.id, what=incident.decision, actor="ann"))
+    story.submit(StepApproved(at=story.now, incident=incident.id, what=incident.decision, actor="ann"))
     assert not story.actions
     assert [d.answer.value for d in story.decisions.values()] == ["approve", "approve"]
 
@@ -143,7 +143,7 @@ def test_an_approval_of_what_nothing_asserts_still_counts_after_five_minutes() -
     assert incident is not None
     assert incident.rule == "node-at-fault"
     story.after(4000)
-    story.tell(StepApproved(at=story.now, incident=incident.id, what=incident.decision, actor="ann"))
+    story.submit(StepApproved(at=story.now, incident=incident.id, what=incident.decision, actor="ann"))
     assert story.open_actions("cordon")
 
 
@@ -211,9 +211,9 @@ def test_five_stragglers_do_not_share_one_spare() -> None:
 def test_what_a_node_asserts_again_holds_again() -> None:
     story = Story()
     finding = story.finding("fan/slow", Severity.ERROR)
-    story.tell(FindingsReported(at=story.now + 1, node="n1", boot_id="b", active=()))
+    story.submit(FindingsReported(at=story.now + 1, node="n1", boot_id="b", active=()))
     assert not story.state.findings[finding.id].active
-    story.tell(FindingsReported(at=story.now + 2, node="n1", boot_id="b", active=(finding,)))
+    story.submit(FindingsReported(at=story.now + 2, node="n1", boot_id="b", active=(finding,)))
     assert story.state.findings[finding.id].active
 
 
@@ -223,7 +223,7 @@ def test_a_late_copy_of_a_cleared_finding_opens_nothing_within_the_hour(state: N
     finding = story.finding("fan/slow", Severity.WARNING)
     story.clear(finding)
     story.after(1800)
-    story.tell(FindingsReported(at=story.now, node="n1", boot_id="b", changes=(finding,)))
+    story.submit(FindingsReported(at=story.now, node="n1", boot_id="b", changes=(finding,)))
     assert not story.state.incidents, state
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from remediator.model.pipeline_inputs import HoldsObserved
-from remediator.model.scheduler_hold import HoldOwner, NodeHold
+from remediator.model.scheduler_hold import HoldOwner, SchedulerNodeState
 from tests.timelines.test_crash_points import whole_story
 from tests.timelines.timeline import Story
 
@@ -21,8 +21,8 @@ def resumed() -> tuple[Story, float]:
 def test_a_hold_that_was_seen_before_our_resume_ended_is_not_taken_for_one_that_stands(before_s: float) -> None:
     story, at = resumed()
 
-    seen = NodeHold("n1", schedulable=False, drained=True, owner=HoldOwner.US)
-    story.tell(HoldsObserved(at=at - before_s, holds=(seen,)))
+    seen = SchedulerNodeState("n1", schedulable=False, drained=True, owner=HoldOwner.US)
+    story.submit(HoldsObserved(at=at - before_s, holds=(seen,)))
 
     assert story.node_state() == "probation"
     assert not story.state.held

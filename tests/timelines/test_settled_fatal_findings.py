@@ -22,14 +22,14 @@ DAY_S = 86_400.0
 
 
 def say(story: Story, word: NodeCommandKind) -> None:
-    story.tell(NodeCommand(at=story.now, node="n1", word=word, actor="ann", text="a new board"))
+    story.submit(NodeCommand(at=story.now, node="n1", word=word, actor="ann", text="a new board"))
 
 
 def resolve(story: Story) -> None:
     incident = story.state.incident_of("n1")
     assert incident is not None
     said = IncidentCommand(at=story.now, incident=incident.id, word=IncidentCommandKind.RESOLVE, actor="ann", node="n1")
-    story.tell(said)
+    story.submit(said)
 
 
 def test_a_node_taken_back_from_retirement_answers_for_what_it_still_asserts() -> None:
@@ -88,6 +88,6 @@ def test_a_healthy_node_is_no_spare_from_the_moment_it_asserts_something_grave()
     finding = story.finding("training/loss_not_finite", Severity.ERROR)
     story.hold(schedulable=True, owner=HoldOwner.NOBODY)
     assert "n1" not in story.state.index.free
-    story.tell(FindingsReported(at=story.now, node="n1", boot_id="b", active=()))
+    story.submit(FindingsReported(at=story.now, node="n1", boot_id="b", active=()))
     assert "n1" in story.state.index.free
     assert not story.state.findings[finding.id].active

@@ -32,7 +32,7 @@ def story_with(nodes: int = 20, **limits: Any) -> Story:
 
 def silent(story: Story, *numbers: int) -> None:
     last = {f"n{n}": story.now - 400.0 for n in numbers}
-    story.tell(SilenceObserved(at=story.now, silent=last))
+    story.submit(SilenceObserved(at=story.now, silent=last))
 
 
 def said_of(story: Story) -> list[str]:
@@ -91,7 +91,7 @@ def test_most_of_a_rack_or_a_switch_is_the_networks_fault_too(kind: str) -> None
     places = {f"n{n}": NodeLocation(**{kind: "x"}) for n in range(1, 6)} | {
         f"n{n}": NodeLocation(**{kind: "y"}) for n in range(6, 20)
     }
-    story.tell(TopologyObserved(at=story.now, source="file", places=places))
+    story.submit(TopologyObserved(at=story.now, source="file", places=places))
     silent(story, 1, 2, 3, 6, 7, 8)
     assert [i.node for i in story.state.wide()] == [f"silence:{kind}:x"]
     assert said_of(story) == ["n6", "n7", "n8"]
@@ -107,7 +107,7 @@ def stand(story: Story, **members: range) -> None:
         kind, name = place.split("_")
         for n in numbers:
             places[f"n{n}"] = merge_locations(places.get(f"n{n}", NodeLocation()), NodeLocation(**{kind: name}))
-    story.tell(TopologyObserved(at=story.now, source="file", places=places))
+    story.submit(TopologyObserved(at=story.now, source="file", places=places))
 
 
 def about(story: Story) -> list[str]:
@@ -166,13 +166,13 @@ def test_nobody_wonders_at_the_silence_of_a_node_that_is_out() -> None:
     assert not said_of(story)
 
 
-def test_who_is_silent_is_told_by_the_roster_and_by_the_beginning_of_the_term() -> None:
-    roster = ReportRegistry()
-    roster.take(REPORT, 1000.0)
-    roster.take(replace(REPORT, node="n2", ttl_s=900.0), 1000.0)
-    assert find_silent_nodes(["n1", "n2", "n3"], roster, 900.0, 1200.0, 300.0) == {}
-    assert find_silent_nodes(["n1", "n2", "n3"], roster, 900.0, 1201.0, 300.0) == {"n3": 900.0}
-    assert find_silent_nodes(["n1", "n2", "n3"], roster, 900.0, 1301.0, 300.0) == {"n1": 1000.0, "n3": 900.0}
+def test_who_is_silent_is_told_by_the_report_registry_and_by_the_beginning_of_the_term() -> None:
+    report_registry = ReportRegistry()
+    report_registry.take(REPORT, 1000.0)
+    report_registry.take(replace(REPORT, node="n2", ttl_s=900.0), 1000.0)
+    assert find_silent_nodes(["n1", "n2", "n3"], report_registry, 900.0, 1200.0, 300.0) == {}
+    assert find_silent_nodes(["n1", "n2", "n3"], report_registry, 900.0, 1201.0, 300.0) == {"n3": 900.0}
+    assert find_silent_nodes(["n1", "n2", "n3"], report_registry, 900.0, 1301.0, 300.0) == {"n1": 1000.0, "n3": 900.0}
 
 
 def test_who_was_silent_before_the_term_is_silent_until_it_is_heard() -> None:
@@ -183,10 +183,10 @@ def test_who_was_silent_before_the_term_is_silent_until_it_is_heard() -> None:
     silent(story, 1, 2, 3, 9)
     known = reported_silent_nodes(story.state.findings.values(), story.state.incidents.values())
     assert known == dict.fromkeys(["n1", "n2", "n3", "n9"], story.now)
-    roster = ReportRegistry()
-    assert find_silent_nodes(["n1", "n5"], roster, 900.0, 901.0, 300.0, known) == {"n1": story.now}
-    roster.take(replace(REPORT, node="n1"), 901.0)
-    assert find_silent_nodes(["n1", "n5"], roster, 900.0, 902.0, 300.0, known) == {}
+    report_registry = ReportRegistry()
+    assert find_silent_nodes(["n1", "n5"], report_registry, 900.0, 901.0, 300.0, known) == {"n1": story.now}
+    report_registry.take(replace(REPORT, node="n1"), 901.0)
+    assert find_silent_nodes(["n1", "n5"], report_registry, 900.0, 902.0, 300.0, known) == {}
 
 
 def test_what_a_node_calls_silent_itself_is_no_silence() -> None:
@@ -197,7 +197,7 @@ def test_what_a_node_calls_silent_itself_is_no_silence() -> None:
     assert story.state.findings[claimed.id].active, "its own, and the centre's look does not end it"
     silent(story, 2)
     own = next(f for f in story.state.findings.values() if f.node == "n2")
-    story.tell(
+    story.submit(
         FindingsReported(at=story.now, node="n2", boot_id="b", changes=(own.cleared(story.now, "me"),), active=())
     )
     assert story.kinds().count("finding_refused") == 1

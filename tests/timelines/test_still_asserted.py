@@ -51,7 +51,7 @@ def test_a_person_may_say_that_it_is_over(tmp_path: Path) -> None:
     word = IncidentCommand(
         at=found.now, node=incident.node, incident=incident.id, word=IncidentCommandKind.RESOLVE, actor="ann"
     )
-    found.tell(word)
+    found.submit(word)
     found.after(10)
     assert not found.state.incidents
 

@@ -18,7 +18,7 @@ from vocabulary.order import OrderKind
 def test_a_persons_mode_counts_until_it_is_taken_back_whatever_a_term_begins_with() -> None:
     story = Story(settings(mode=Mode.RECOMMEND))
     set_mode(story, Mode.ACT)
-    story.tell(PolicyChanged(at=story.now, digest=SHIPPED.digest, source="x", mode=Mode.RECOMMEND))
+    story.submit(PolicyChanged(at=story.now, digest=SHIPPED.digest, source="x", mode=Mode.RECOMMEND))
     story.finding("xid/62", Severity.FATAL)
     assert story.open_actions("cordon")
     set_mode(story, None)
@@ -53,7 +53,13 @@ def test_a_persons_mode_stops_plans_under_way_before_their_next_step(mode: Mode)
 def handed_out(story: Story, known: tuple[str, ...] = ()) -> list[OrderKind]:
     ordered = {"n1": [a for a in story.state.actions.values() if a.node == "n1" and a.order and not a.state.final]}
     snapshot = StateSnapshot(
-        {}, {}, {}, dict(story.state.actions), {}, ordered=ordered, standing=dict(story.state.standing)
+        {},
+        {},
+        {},
+        dict(story.state.actions),
+        {},
+        ordered=ordered,
+        operator_overrides=dict(story.state.operator_overrides),
     )
     return [order.kind for order in snapshot.orders_for("n1", story.now, known)]
 

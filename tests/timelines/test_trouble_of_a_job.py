@@ -29,7 +29,7 @@ def story(tmp_path: Path, told: str, mode: Mode = Mode.ACT) -> Story:
     path = tmp_path / "p.yaml"
     path.write_text(RULE.replace("TOLD", told))
     found = Story(settings(policy=load_policy([path]), mode=mode))
-    found.tell(PlacementChanged(at=found.now, node="n1", jobs=(JobRef("other", 1), JobRef("train", 1))))
+    found.submit(PlacementChanged(at=found.now, node="n1", jobs=(JobRef("other", 1), JobRef("train", 1))))
     found.job("train", "n2")
     return found
 
@@ -98,7 +98,7 @@ def test_of_several_findings_the_earliest_step_counts(tmp_path: Path) -> None:
     found.finding("training/gradient_spike", Severity.WARNING, component=RANK, evidence={**TRAIN, "last_good_step": 38})
     (incident,) = found.state.incidents.values()
     assert orders(found) == []
-    found.tell(StepApproved(at=found.now, incident=incident.id, what=incident.decision, actor="ann"))
+    found.submit(StepApproved(at=found.now, incident=incident.id, what=incident.decision, actor="ann"))
 
     assert {o.before_step for o in orders(found)} == {38}
 

@@ -74,7 +74,7 @@ def test_no_node_speaks_for_anothers_finding() -> None:
     story = Story()
     finding = story.finding("xid/79", Severity.FATAL, node="n1")
     forged = replace(finding.cleared(story.now, "me"), node="n2")
-    story.tell(FindingsReported(at=story.now, node="n2", boot_id="b", changes=(forged,)))
+    story.submit(FindingsReported(at=story.now, node="n2", boot_id="b", changes=(forged,)))
     assert story.state.active_on("n1") == [finding]
     assert "finding_refused" in story.kinds()
 
@@ -96,7 +96,7 @@ def test_a_lesser_fact_on_the_last_metres_of_a_return_is_an_incident_of_its_own(
 
 def raised_to(story: Story, finding: Finding, severity: Severity) -> Finding:
     graver = replace(finding, severity=severity, count=finding.count + 1, last_seen=story.now)
-    story.tell(FindingsReported(at=story.now, node="n1", boot_id="b", changes=(graver,)))
+    story.submit(FindingsReported(at=story.now, node="n1", boot_id="b", changes=(graver,)))
     return graver
 
 
@@ -106,7 +106,7 @@ def test_a_settled_warning_that_rises_acts() -> None:
     incident = story.state.incident_of("n1")
     assert incident is not None
     story.state.put_incident(replace(incident, state=IncidentState.WAITING))
-    story.tell(
+    story.submit(
         IncidentCommand(at=story.now, incident=incident.id, node="n1", word=IncidentCommandKind.RESOLVE, actor="ann")
     )
     story.after(600)

@@ -25,7 +25,7 @@ def slow(now: float, node: str = "n1", severity: Severity = Severity.WARNING, ki
 
 
 def conclude(story: Story, *findings: Finding) -> None:
-    story.tell(VerdictsReached(at=story.now, findings=findings))
+    story.submit(VerdictsReached(at=story.now, findings=findings))
 
 
 def rules(story: Story) -> list[str]:
@@ -39,10 +39,10 @@ def test_a_suspicion_is_an_incident_with_a_decision_and_the_nodes_own_reports_do
     conclude(story, found)
     assert rules(story) == ["straggler-suspected"]
     for changes in ((), (found.cleared(story.now, "never mind"),), (replace(found, severity=Severity.INFO),)):
-        story.tell(FindingsReported(at=story.now, node="n1", boot_id="b", changes=changes, active=()))
+        story.submit(FindingsReported(at=story.now, node="n1", boot_id="b", changes=changes, active=()))
         assert story.state.findings[found.id] == found
     assert story.kinds().count("finding_refused") == 2
-    story.tell(FindingsReported(at=story.now, node="n2", boot_id="b", changes=(slow(story.now, "n2"),)))
+    story.submit(FindingsReported(at=story.now, node="n2", boot_id="b", changes=(slow(story.now, "n2"),)))
     assert [f.node for f in story.state.findings.values()] == ["n1"]
     assert story.node_state() != "draining"
 

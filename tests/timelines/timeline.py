@@ -25,7 +25,7 @@ from remediator.model.pipeline_inputs import (
     Tick,
 )
 from remediator.model.plan_steps import Mode, Verb
-from remediator.model.scheduler_hold import ActionOutcome, ActionResult, HoldOwner, NodeHold
+from remediator.model.scheduler_hold import ActionOutcome, ActionResult, HoldOwner, SchedulerNodeState
 from remediator.overrides.manual_cordon import BY_HAND
 from remediator.pipeline import apply_input
 from remediator.playbook.playbook_loader import load_policy
@@ -67,11 +67,11 @@ class Story:
         self.shown: set[str] = set()  # held because the scheduler showed a hold of ours that we did not know of
         self._origins = itertools.count()
         for n in range(1, nodes + 1):
-            self.tell(FindingsReported(at=self.now, node=f"n{n}", boot_id="b", active=()))
-        in_service = tuple(NodeHold(node=f"n{n}", schedulable=True) for n in range(1, nodes + 1))
-        self.tell(HoldsObserved(at=self.now, holds=in_service))
+            self.submit(FindingsReported(at=self.now, node=f"n{n}", boot_id="b", active=()))
+        in_service = tuple(SchedulerNodeState(node=f"n{n}", schedulable=True) for n in range(1, nodes + 1))
+        self.submit(HoldsObserved(at=self.now, holds=in_service))
 
-    def tell(self, item: AnyInput) -> None:
+    def submit(self, item: AnyInput) -> None:
         self._tell(item)
         for action in [a for a in self.state.actions.values() if a.verb in TOLD_AT_ONCE and not a.state.final]:
             self._tell(ActionEnded(at=self.now, action=action.id, outcome=ActionOutcome(ActionResult.DONE, "told")))
@@ -100,11 +100,11 @@ class Story:
             assert by_hand or action.decision in self.decisions, f"{action.id} has no decision row"
         for node in self.state.nodes:
             assert sum(i.node == node for i in self.state.incidents.values()) <= 1
-            assert self.state._grave_on[node] == len(self.state.grave_on(node))
+            assert self.state._critical_counts[node] == len(self.state.critical_findings_on(node))
 
     def after(self, seconds: float) -> Story:
         self.now += seconds
-        self.tell(Tick(at=self.now))
+        self.submit(Tick(at=self.now))
         return self
 
     def finding(
@@ -127,20 +127,20 @@ class Story:
             active=severity is not Severity.INFO,
             **more,
         )
-        self.tell(FindingsReported(at=self.now, node=node, boot_id="b", changes=(finding,)))
+        self.submit(FindingsReported(at=self.now, node=node, boot_id="b", changes=(finding,)))
         return finding
 
     def clear(self, finding: Finding, by: str = "proof") -> None:
         cleared = finding.cleared(self.now, by)
-        self.tell(FindingsReported(at=self.now, node=finding.node, boot_id="b", changes=(cleared,)))
+        self.submit(FindingsReported(at=self.now, node=finding.node, boot_id="b", changes=(cleared,)))
 
     def job(self, name: str, *nodes: str, attempt: int = 1) -> None:
         for node in nodes:
-            self.tell(PlacementChanged(at=self.now, node=node, jobs=(JobRef(name, attempt),)))
+            self.submit(PlacementChanged(at=self.now, node=node, jobs=(JobRef(name, attempt),)))
 
     def no_job(self, *nodes: str) -> None:
         for node in nodes:
-            self.tell(PlacementChanged(at=self.now, node=node, jobs=()))
+            self.submit(PlacementChanged(at=self.now, node=node, jobs=()))
 
     def open_actions(self, verb: str) -> list[Action]:
         return [a for a in self.state.actions.values() if a.verb == verb and not a.state.final]
@@ -148,7 +148,7 @@ class Story:
     def scheduler_answers(self, verb: str, result: ActionResult = ActionResult.DONE, node: str = "n1") -> None:
         for action in self.open_actions(verb):
             if action.node == node:
-                self.tell(ActionEnded(at=self.now, action=action.id, outcome=ActionOutcome(result, "as told")))
+                self.submit(ActionEnded(at=self.now, action=action.id, outcome=ActionOutcome(result, "as told")))
 
     def hold(
         self,
@@ -158,13 +158,13 @@ class Story:
         owner: HoldOwner = HoldOwner.US,
         schedulable: bool | None = False,
     ) -> None:
-        seen = NodeHold(node=node, schedulable=schedulable, drained=drained, owner=owner)
-        self.tell(HoldsObserved(at=self.now, holds=(seen,)))
+        seen = SchedulerNodeState(node=node, schedulable=schedulable, drained=drained, owner=owner)
+        self.submit(HoldsObserved(at=self.now, holds=(seen,)))
 
     def orders_end(self, verb: str, state: OrderState = OrderState.SUCCEEDED, detail: str = "") -> None:
         for action in self.open_actions(verb):
             update = OrderUpdate(id=action.id, state=state, at=self.now, detail=detail)
-            self.tell(OrderAnswered(at=self.now, node=action.node, update=update))
+            self.submit(OrderAnswered(at=self.now, node=action.node, update=update))
 
     def node_state(self, node: str = "n1") -> str:
         return self.state.nodes[node].state.value

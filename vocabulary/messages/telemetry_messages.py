@@ -19,7 +19,7 @@ BUCKETS = 120  # an hour
 TELEMETRY_BYTES_MAX = 256 << 10
 BLOCKS_MAX = 33  # 32 GPUs and the host
 HOST = ""  # in place of a GPU's PCI address
-WISH_S_MAX = 300.0
+REQUEST_S_MAX = 300.0
 MONOTONIC_S_MAX = 1e10
 PCI = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII)
 
@@ -65,7 +65,7 @@ HOST_SERIES: Mapping[str, SeriesKind] = {
 }
 
 
-class TelemetryWish(msgspec.Struct, frozen=True):
+class TelemetryRequest(msgspec.Struct, frozen=True):
     """A request: for `lasts_s` from now on send telemetry with every report, and report every few seconds.
 
     The next report should hold the buckets of the last `back_s`; the controller has the rest.

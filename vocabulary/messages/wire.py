@@ -30,7 +30,7 @@ from vocabulary.messages.message_bounds import (
     holds_nul,
 )
 from vocabulary.messages.swap_messages import JobSwap
-from vocabulary.messages.telemetry_messages import TelemetryWish
+from vocabulary.messages.telemetry_messages import TelemetryRequest
 from vocabulary.order import Order, OrderUpdate
 
 WIRE_VERSION = 1
@@ -182,14 +182,14 @@ class ReportReply(msgspec.Struct, frozen=True, omit_defaults=True):
 
     acked_seq: int
     epoch: int
-    telemetry: TelemetryWish | None = None
+    telemetry: TelemetryRequest | None = None
 
 
 class OrdersReply(msgspec.Struct, frozen=True, omit_defaults=True):
     """Open orders for the node; each is repeated until it is answered with a final state."""
 
     orders: tuple[Order, ...]
-    telemetry: TelemetryWish | None = None
+    telemetry: TelemetryRequest | None = None
 
 
 class Enrolment(msgspec.Struct, frozen=True):
@@ -221,7 +221,7 @@ class ReceivedOrders(msgspec.Struct, frozen=True):
 
     orders: tuple[Order, ...]
     unread: tuple[UnreadOrder, ...] = ()
-    telemetry: TelemetryWish | None = None
+    telemetry: TelemetryRequest | None = None
 
 
 class _LooseOrders(msgspec.Struct, frozen=True):
@@ -306,14 +306,14 @@ def decode_orders(data: bytes | str) -> ReceivedOrders:
             orders.append(decode_message(bytes(raw), Order))
         except WireError as error:
             unread.append(UnreadOrder(decode_message(bytes(raw), UnreadOrder).id, str(error)))
-    return ReceivedOrders(tuple(orders), tuple(unread), _decode_telemetry_wish(loose.telemetry))
+    return ReceivedOrders(tuple(orders), tuple(unread), _decode_telemetry_request(loose.telemetry))
 
 
-def _decode_telemetry_wish(raw: msgspec.Raw | msgspec.UnsetType) -> TelemetryWish | None:
+def _decode_telemetry_request(raw: msgspec.Raw | msgspec.UnsetType) -> TelemetryRequest | None:
     """Decode a telemetry request; an invalid one counts as none, because it must not block orders."""
     if isinstance(raw, msgspec.UnsetType):
         return None
     try:
-        return decode_message(bytes(raw), TelemetryWish)
+        return decode_message(bytes(raw), TelemetryRequest)
     except WireError:
         return None

@@ -1,6 +1,6 @@
 """torchrun's elastic agent: made to leave when its node is condemned, so that it does not start the ranks there again.
 
-    with agent_told(), guard_of_group() as guard:
+    with agent_notified(), guard_of_group() as guard:
         ...
 
 torchrun restarts its ranks whatever code they end with, on the same node. An agent that gets SIGTERM leaves without closing
@@ -23,7 +23,7 @@ _log = logging.getLogger("healthd.trainer")
 
 
 @contextmanager
-def agent_told(environ: Mapping[str, str] | None = None) -> Iterator[None]:
+def agent_notified(environ: Mapping[str, str] | None = None) -> Iterator[None]:
     """Around the guard: SIGTERM to this node's elastic agent if the rank leaves because the node is condemned (90).
 
     Does nothing where no torchrun started this process.

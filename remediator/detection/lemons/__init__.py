@@ -6,7 +6,7 @@ Read the modules in the order of the data: `failure_record` (input), `incident_a
 """
 
 from remediator.detection.lemons.failure_record import DAY_S, History, Kind
-from remediator.detection.lemons.lemon_judgement import OUT, WATCH, Advice, Judged, Prices, judge
+from remediator.detection.lemons.lemon_judgement import OUT, WATCH, Advice, Judged, LemonCosts, judge_lemons
 from remediator.detection.lemons.likelihood_marks import Mark
 
-__all__ = ["DAY_S", "OUT", "WATCH", "Advice", "History", "Judged", "Kind", "Mark", "Prices", "judge"]
+__all__ = ["DAY_S", "OUT", "WATCH", "Advice", "History", "Judged", "Kind", "LemonCosts", "Mark", "judge_lemons"]

@@ -1,4 +1,4 @@
-"""A fleet's failure history as arrays, the input of `judge`. Pure.
+"""A fleet's failure history as arrays, the input of `judge_lemons`. Pure.
 
 Everything is cut at one moment first (`until`), so that no later step can see what came after it.
 """

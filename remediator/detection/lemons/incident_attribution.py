@@ -279,11 +279,11 @@ def _habitual_failure_share(pairs: Ints, key: Ints, told: History, least: Floats
     alike, all_nodes = last - from_half, last - first
     usual = sorted_count[(first + last - 1) // 2].astype(np.float64)  # on the median of the user's nodes
     plain = float(np.median(np.unique(np.unique(pairs[:, 1:], axis=0)[:, 0], return_counts=True)[1]))
-    grave = usual >= np.maximum(HABIT_TIMES * plain, 2.0)
+    excessive = usual >= np.maximum(HABIT_TIMES * plain, 2.0)
     big = least[unique[:, 0]] > HABIT_SHARE
-    habit = (alike >= HABIT_NODES) & (alike >= least[unique[:, 0]] * all_nodes) & (grave | ~big)
+    habit = (alike >= HABIT_NODES) & (alike >= least[unique[:, 0]] * all_nodes) & (excessive | ~big)
     beyond = np.maximum(count - usual - HABIT_SIGMAS * np.sqrt(usual), 0.0)
-    share_of = np.where(habit, np.where(grave, beyond, 1.0) / count, 1.0)
+    share_of = np.where(habit, np.where(excessive, beyond, 1.0) / count, 1.0)
     nodes = told.nodes + 1
     keys = unique[:, 0] * nodes + unique[:, 1]
     wanted = key * nodes + told.node

@@ -33,7 +33,7 @@ class Advice(str, enum.Enum):
 
 
 @dataclasses.dataclass(frozen=True)
-class Prices:
+class LemonCosts:
     """The cost of a failure and of a removal. `job_nodes` is used where the record does not say."""
 
     gpus_per_node: float = 8.0
@@ -76,12 +76,12 @@ class Judged:
     half_life_d: float
 
 
-def judge(
+def judge_lemons(
     history: History,
     as_of: float,
     fleet_nodes: int | None = None,
     factor: float = 3.0,
-    prices: Prices | None = None,
+    prices: LemonCosts | None = None,
     gpus: Floats | None = None,
 ) -> Judged:
     """Judge every node by what was known at `as_of` (UTC seconds).
@@ -106,7 +106,7 @@ def judge(
         -np.minimum(believed.probability, PROBABILITY_MAX)
     )
     probability = np.minimum(1 / (1 + np.exp(-(odds + log_ratio(shown, int(size), blame)))), PROBABILITY_MAX)
-    prices = prices or Prices()
+    prices = prices or LemonCosts()
     lately = _recent_repairs(known, as_of)
     saved = _saved_gpu_hours(known, probability, believed.multiplier, rate, prices, gpus)
     many = np.bincount(found.node, minlength=history.nodes)
@@ -136,7 +136,7 @@ def _recent_repairs(known: History, as_of: float) -> Ints:
 
 
 def _saved_gpu_hours(
-    known: History, probability: Floats, multiplier: Floats, rate: float, prices: Prices, gpus: Floats | None
+    known: History, probability: Floats, multiplier: Floats, rate: float, prices: LemonCosts, gpus: Floats | None
 ) -> Floats:
     """Return GPU hours of prevented failures, minus the node's own absence."""
     told = known.take((known.kind == Kind.FAILURE) & (known.size >= 1))

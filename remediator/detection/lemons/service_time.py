@@ -37,7 +37,7 @@ class FleetExposure(NamedTuple):
 def compute_fleet_exposure(
     known: History, found: AttributedIncidents, as_of: float, fleet_nodes: int | None
 ) -> FleetExposure:
-    """Convert a record cut at `as_of` (UTC seconds) to counts; `fleet_nodes` as in `lemons.judge`."""
+    """Convert a record cut at `as_of` (UTC seconds) to counts; `fleet_nodes` as in `lemons.judge_lemons`."""
     edges = bin_edges(float(known.time.min()) if known.node.size else as_of, as_of)
     days = np.diff(edges) / DAY_S
     service = _service_days(known, as_of, edges)

@@ -14,7 +14,7 @@ SPIKE_MIN, SPIKE_SPREADS = 0.08, 8.0
 STEPS_SHARE, STEPS_MIN = 0.1, 10
 STEPS_SHARE_MAX = 0.5  # a rank slow in more steps is slow for long, which windows detect better
 LOSS_MIN = 0.05  # of its total time: a smaller loss is ignored
-THEIRS = 0.8  # of the slow steps of all ranks
+SHARE_MIN = 0.8  # of the slow steps of all ranks
 CHANCE = 1e-3
 PERIODIC = 0.8  # of the pauses between slow steps are equally long
 
@@ -54,7 +54,7 @@ def find_intermittent_ranks(trace: StepTrace, over: Floats, usable: Bools, group
     lost = np.where(high, over, 0.0).sum(axis=0) / max(steps, 1)
     often = (hits >= max(STEPS_MIN, STEPS_SHARE * steps)) & (hits <= STEPS_SHARE_MAX * steps)
     columns = np.flatnonzero(often & (lost >= LOSS_MIN))
-    if not columns.size or hits[columns].sum() < THEIRS * hits.sum() or not _share_one_node(trace, columns):
+    if not columns.size or hits[columns].sum() < SHARE_MIN * hits.sum() or not _share_one_node(trace, columns):
         return []
     if columns.size == 1 and (columns[0] in (0, trace.ranks.size - 1) or _is_periodic(high[usable, columns[0]])):
         return []

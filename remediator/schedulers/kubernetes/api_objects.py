@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET, UnsetType, field
 
 from remediator.schedulers.kubernetes import object_names
-from remediator.schedulers.kubernetes.kubernetes_options import LABELS, Standing
+from remediator.schedulers.kubernetes.kubernetes_options import LABELS, LocationKey
 
 
 class NodeAnnotations(msgspec.Struct, frozen=True):
@@ -108,7 +108,7 @@ class OwnerReference(msgspec.Struct, frozen=True, rename="camel"):
     controller: bool | None = False
 
 
-def node_type(keys: Mapping[Standing, str]) -> type[Node]:
+def node_type(keys: Mapping[LocationKey, str]) -> type[Node]:
     """Return a node type whose location labels have these keys; its parser keeps no other labels."""
     if not keys:
         return Node

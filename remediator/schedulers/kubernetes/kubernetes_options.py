@@ -8,8 +8,8 @@ import msgspec
 
 from remediator.schedulers.kubernetes.object_names import PREFIX
 
-Standing = Literal["rack", "switch", "image", "driver"]
-LABELS: dict[Standing, str] = {
+LocationKey = Literal["rack", "switch", "image", "driver"]
+LABELS: dict[LocationKey, str] = {
     "rack": f"{PREFIX}/rack",
     "switch": f"{PREFIX}/switch",
     "image": f"{PREFIX}/image",
@@ -41,7 +41,7 @@ class KubernetesOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     kubeconfig: str = ""
     context: str = ""
     node_selector: str = ""
-    place_labels: dict[Standing, str] = {}
+    place_labels: dict[LocationKey, str] = {}
     ignore_namespaces: tuple[str, ...] = ("gpu-health",)
     owner: str = "gpu-healthd"
     deadline_s: Seconds = 10.0

@@ -18,7 +18,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from remediator.model.node_location import NodeLocation
-from remediator.model.scheduler_hold import ActionOutcome, ActionResult, HoldOwner, NodeHold
+from remediator.model.scheduler_hold import ActionOutcome, ActionResult, HoldOwner, SchedulerNodeState
 from remediator.schedulers.kubernetes import pod_eviction
 from remediator.schedulers.kubernetes.api_connection import APPLY, MERGE_PATCH, ApiConnection, ApiServerUnavailableError
 from remediator.schedulers.kubernetes.api_objects import ListPage, Node, Pod, node_type
@@ -77,13 +77,15 @@ class KubernetesScheduler:
         self._nodes.close()
         self._pods.close()
 
-    def observe(self, nodes: Collection[str]) -> dict[str, NodeHold]:
+    def observe(self, nodes: Collection[str]) -> dict[str, SchedulerNodeState]:
         """Return every one of `nodes` from the watches; with stale watches, none is reported as schedulable."""
         self._until = time.monotonic() + self._options.deadline_s
         self._begin()
         stale = self._nodes.stale() or self._pods.stale()
         if stale:
-            return {name: NodeHold(name, None, reason=f"Kubernetes cannot be reached: {stale}") for name in nodes}
+            return {
+                name: SchedulerNodeState(name, None, reason=f"Kubernetes cannot be reached: {stale}") for name in nodes
+            }
         known, wanted = self._nodes.items(), frozenset(nodes)
         work: dict[str, list[Pod]] = {}
         for pod in self._pods.items().values():
@@ -176,7 +178,7 @@ class KubernetesScheduler:
                 for cache in (self._nodes, self._pods):
                     cache.wait(self._options.deadline_s / 2)
 
-    def _hold(self, node: Node, work: list[Pod]) -> NodeHold:
+    def _hold(self, node: Node, work: list[Pod]) -> SchedulerNodeState:
         hold = describe_node_hold(node, self._options.owner)
         jobs = tuple(sorted({self._jobs.of(pod) for pod in work}))
         drained = not work and node.spec.unschedulable and self._is_empty(node, hold)
@@ -189,7 +191,7 @@ class KubernetesScheduler:
         since = node.metadata.annotations.since.replace("Z", "+00:00")
         return self._clock.wall() - dt.datetime.fromisoformat(since).timestamp()
 
-    def _is_empty(self, node: Node, hold: NodeHold) -> bool:
+    def _is_empty(self, node: Node, hold: SchedulerNodeState) -> bool:
         """Return whether nothing runs under our hold, by a fresh query once pods on their way must have arrived."""
         if hold.owner is not HoldOwner.US:
             return True
@@ -295,10 +297,10 @@ class KubernetesScheduler:
         )
         return [pod for pod in pods if is_work(pod, self._options.ignore_namespaces)]
 
-    def _unknown(self, node: str) -> NodeHold:
+    def _unknown(self, node: str) -> SchedulerNodeState:
         among = f" among those with {self._options.node_selector}" if self._options.node_selector else ""
         reason = f"Kubernetes has no node {node}{among}; healthd's 'node' must be its name in Kubernetes"
-        return NodeHold(node, None, reason=reason, known=False)
+        return SchedulerNodeState(node, None, reason=reason, known=False)
 
     def _time(self) -> str:
         return dt.datetime.fromtimestamp(self._clock.wall(), dt.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -9,29 +9,31 @@ from typing import Any
 
 from msgspec import UNSET
 
-from remediator.model.scheduler_hold import REASON_PREFIX, THEIR_PREFIX, HoldOwner, NodeHold
+from remediator.model.scheduler_hold import REASON_PREFIX, THEIR_PREFIX, HoldOwner, SchedulerNodeState
 from remediator.schedulers.kubernetes import object_names
 from remediator.schedulers.kubernetes.api_objects import Condition, Node
 
 
-def describe_node_hold(node: Node, us: str) -> NodeHold:
+def describe_node_hold(node: Node, us: str) -> SchedulerNodeState:
     """Return the hold on `node`, without its pods; `us` is our owner name."""
     name, notes = node.metadata.name, node.metadata.annotations
     if node.metadata.labels.hands_off is not UNSET:
-        return NodeHold(
+        return SchedulerNodeState(
             name, False, owner=HoldOwner.OPERATOR, reason=f"the label {object_names.HANDS_OFF} is an operator hold"
         )
     if node.spec.unschedulable:
         changed = foreign_cordon_reason(node, us)
         if not changed:
-            return NodeHold(name, False, owner=HoldOwner.US, reason=notes.reason)
+            return SchedulerNodeState(name, False, owner=HoldOwner.US, reason=notes.reason)
         theirs = notes.reason if not notes.reason.startswith(REASON_PREFIX) else ""
-        return NodeHold(name, False, owner=HoldOwner.OPERATOR, reason=theirs or changed)
+        return SchedulerNodeState(name, False, owner=HoldOwner.OPERATOR, reason=theirs or changed)
     ready = next((c for c in node.status.conditions if c.type == "Ready"), None)
     if ready is None or ready.status != "True":
         said = f"{ready.reason}: {ready.message}" if ready else "its kubelet has not reported yet"
-        return NodeHold(name, False, owner=HoldOwner.SCHEDULER, reason=f"not ready ({' '.join(said.split())})")
-    return NodeHold(name, True)
+        return SchedulerNodeState(
+            name, False, owner=HoldOwner.SCHEDULER, reason=f"not ready ({' '.join(said.split())})"
+        )
+    return SchedulerNodeState(name, True)
 
 
 def foreign_cordon_reason(node: Node, us: str) -> str:

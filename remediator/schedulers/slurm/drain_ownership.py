@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from remediator.model.scheduler_hold import REASON_PREFIX, HoldOwner, NodeHold
+from remediator.model.scheduler_hold import REASON_PREFIX, HoldOwner, SchedulerNodeState
 from remediator.schedulers.slurm.slurm_records import SlurmJob, SlurmNode
 
 # One word of a state is the base, the others are flags. A base missing here (UNKNOWN: slurmctld has just started;
@@ -94,7 +94,7 @@ AWAY_FROM_NODES = frozenset(
 )
 
 
-def describe_slurm_hold(node: SlurmNode, jobs: tuple[str, ...]) -> NodeHold:
+def describe_slurm_hold(node: SlurmNode, jobs: tuple[str, ...]) -> SchedulerNodeState:
     """Describe the node as the controller sees it. `jobs`: the names of its current jobs.
 
     `schedulable` is None if that cannot be decided. An unknown word makes an undrained node so, and keeps a drained one
@@ -103,8 +103,8 @@ def describe_slurm_hold(node: SlurmNode, jobs: tuple[str, ...]) -> NodeHold:
     said = "+".join(sorted(node.state)) or "nothing"
     strange = node.state - BASES - HELD - AWAY - IN_SERVICE
     if not node.state & BASES or (strange and not node.state & HELD):
-        return NodeHold(node.name, None, reason=f"Slurm reports no usable state: {node.name} is {said}")
-    return NodeHold(
+        return SchedulerNodeState(node.name, None, reason=f"Slurm reports no usable state: {node.name} is {said}")
+    return SchedulerNodeState(
         node.name,
         schedulable=not node.state & (HELD | AWAY),
         drained=bool(node.state & HELD) and not (node.state & WORKING or jobs or strange),

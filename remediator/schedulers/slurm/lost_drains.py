@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from remediator.model.scheduler_hold import HoldOwner, NodeHold
+from remediator.model.scheduler_hold import HoldOwner, SchedulerNodeState
 
 CLOCKS_S = 5.0  # tolerated difference of slurmctld's clock; it reports its start in whole seconds
 
@@ -30,7 +30,7 @@ class DrainMemory:
         """
         self._seen = {**{name: (at, None) for name, at in held.items()}, **self._seen}
 
-    def gone(self, holds: Mapping[str, NodeHold]) -> set[str]:
+    def gone(self, holds: Mapping[str, SchedulerNodeState]) -> set[str]:
         """Return the nodes where we saw our drain last time and that may take work now."""
         return {name for name in self._seen if name in holds and holds[name].schedulable}
 
@@ -44,7 +44,7 @@ class DrainMemory:
         self.began = began
         return {name for name in gone if began != self._seen[name][1] and began > self._seen[name][0] - CLOCKS_S}
 
-    def seen(self, holds: Mapping[str, NodeHold], now: float) -> None:
+    def seen(self, holds: Mapping[str, SchedulerNodeState], now: float) -> None:
         """Record the current drains."""
         for name, hold in holds.items():
             if hold.owner is HoldOwner.US:

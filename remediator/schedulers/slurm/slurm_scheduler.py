@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from msgspec.structs import replace
 
 from remediator.model.node_location import NodeLocation, merge_locations
-from remediator.model.scheduler_hold import ActionOutcome, ActionResult, HoldOwner, NodeHold
+from remediator.model.scheduler_hold import ActionOutcome, ActionResult, HoldOwner, SchedulerNodeState
 from remediator.schedulers.scheduler_protocol import (
     check_cordon,
     check_operator_cordon,
@@ -53,7 +53,7 @@ class SlurmScheduler:
         with self._observing:
             self._drains.remember(held)
 
-    def observe(self, nodes: Collection[str]) -> dict[str, NodeHold]:
+    def observe(self, nodes: Collection[str]) -> dict[str, SchedulerNodeState]:
         """Return every one of `nodes` as Slurm sees it now, in two queries, whatever their number.
 
         After a failure there is a growing pause; queries for a change are not delayed.
@@ -70,7 +70,7 @@ class SlurmScheduler:
             self._pause.answered()
             return self._without_forgotten(holds, due)
 
-    def _observed(self, nodes: Collection[str], due: CommandDeadline) -> dict[str, NodeHold]:
+    def _observed(self, nodes: Collection[str], due: CommandDeadline) -> dict[str, SchedulerNodeState]:
         known = {node.name: node for node in self._slurm.nodes(due)}
         running = jobs_by_node(self._slurm.jobs(due))
         found = {}
@@ -85,7 +85,9 @@ class SlurmScheduler:
                 found[name] = replace(hold, evictable=late, set_aside=aside)
         return found
 
-    def _without_forgotten(self, holds: dict[str, NodeHold], due: CommandDeadline) -> dict[str, NodeHold]:
+    def _without_forgotten(
+        self, holds: dict[str, SchedulerNodeState], due: CommandDeadline
+    ) -> dict[str, SchedulerNodeState]:
         """Report nodes whose drain Slurm forgot as unknown, so that the engine requests its hold again.
 
         While it is unknown whether slurmctld restarted, a missing drain counts neither as lifted nor as forgotten.
@@ -102,11 +104,11 @@ class SlurmScheduler:
         else:
             for name in forgotten:
                 reason = f"slurmctld restarted and lost the drain of {name}"
-                holds[name] = NodeHold(name, None, reason=reason, known=False)
+                holds[name] = SchedulerNodeState(name, None, reason=reason, known=False)
         self._drains.seen(holds, self._clock.wall())
         return holds
 
-    def _had_its_time(self, hold: NodeHold, since: float | None) -> bool:
+    def _had_its_time(self, hold: SchedulerNodeState, since: float | None) -> bool:
         wait = self._options.requeue_after_s
         if not wait or hold.owner is not HoldOwner.US or not hold.jobs or since is None:
             return False
@@ -182,13 +184,13 @@ class SlurmScheduler:
         """Return Slurm's node locations: leaf switch or block, and partitions. None: it could not be queried."""
         due = CommandDeadline(self._options.deadline_s)
         try:
-            standing = self._slurm.topology(due)
+            locations = self._slurm.topology(due)
             nodes = self._slurm.nodes(due)
         except SlurmError:
             return None
         return {
             node.name: merge_locations(
-                standing.get(node.name, NodeLocation()), NodeLocation(partitions=node.partitions)
+                locations.get(node.name, NodeLocation()), NodeLocation(partitions=node.partitions)
             )
             for node in nodes
         }
@@ -217,7 +219,7 @@ class SlurmScheduler:
         except SlurmError as error:
             return ActionOutcome(ActionResult.FAILED, str(error))
 
-    def _look(self, node: str, due: CommandDeadline) -> NodeHold:
+    def _look(self, node: str, due: CommandDeadline) -> SchedulerNodeState:
         """Return the node now, without its jobs. Raises SlurmError if Slurm cannot be queried."""
         found = self._slurm.node(node, due)
         return describe_slurm_hold(found, ()) if found is not None else _unknown_node_hold(node)
@@ -238,13 +240,13 @@ def _connect_controller(options: SlurmOptions) -> SlurmController:
     return Slurmrestd(options.rest, commands) if options.ask == "rest" else commands
 
 
-def _unavailable_holds(nodes: Collection[str], why: str) -> dict[str, NodeHold]:
-    return {node: NodeHold(node, None, reason=why) for node in nodes}
+def _unavailable_holds(nodes: Collection[str], why: str) -> dict[str, SchedulerNodeState]:
+    return {node: SchedulerNodeState(node, None, reason=why) for node in nodes}
 
 
-def _unknown_node_hold(node: str) -> NodeHold:
+def _unknown_node_hold(node: str) -> SchedulerNodeState:
     reason = f"Slurm has no node {node}; healthd's 'node' must be its name in slurm.conf (NodeName)"
-    return NodeHold(node, None, reason=reason, known=False)
+    return SchedulerNodeState(node, None, reason=reason, known=False)
 
 
 class RetryBackoff:

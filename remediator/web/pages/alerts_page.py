@@ -7,14 +7,14 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from remediator.api.handler_context import Refusal
-from remediator.model.views import Words
+from remediator.model.views import CommandText
 from remediator.model.views_alerts import (
     AlertList,
     AlertTest,
     AlertTested,
     AlertView,
     SilenceList,
-    SilenceWish,
+    SilenceRequest,
 )
 from remediator.web.page_request import PageRequest
 
@@ -41,7 +41,7 @@ async def submit_silence(visit: PageRequest) -> Response:
         return await _render_alerts_page(visit, "Enter a reason.", 400)
     match, kinds = visit.form.get("match", "").strip() or "*", visit.form.get("kinds", "").strip() or "*"
     try:
-        await visit.tell("/v1/alerts/silences", SilenceWish(visit.now + int(hours) * HOUR_S, text, match, kinds))
+        await visit.submit("/v1/alerts/silences", SilenceRequest(visit.now + int(hours) * HOUR_S, text, match, kinds))
     except Refusal as refusal:
         return await _render_alerts_page(visit, refusal.problem.error, refusal.status)
     return visit.go("/alerts", "silence")
@@ -52,14 +52,14 @@ async def submit_silence_end(visit: PageRequest) -> Response:
     name = visit.form.get("silence", "")
     if not visit.knows("POST", f"/v1/alerts/silences/{name}/end"):
         raise HTTPException(404, "there is no such silence")
-    await visit.tell(f"/v1/alerts/silences/{name}/end", Words())
+    await visit.submit(f"/v1/alerts/silences/{name}/end", CommandText())
     return visit.go("/alerts", "silence-end")
 
 
 async def submit_test_alert(visit: PageRequest) -> Response:
     """`POST /alerts/test`: send a test message to one receiver."""
     try:
-        answer = await visit.tell("/v1/alerts/test", AlertTest(visit.form.get("receiver", "")[:255] or "?"))
+        answer = await visit.submit("/v1/alerts/test", AlertTest(visit.form.get("receiver", "")[:255] or "?"))
     except Refusal as refusal:
         words = f"{refusal.problem.error}; {refusal.problem.todo}" if refusal.problem.todo else refusal.problem.error
         return await _render_alerts_page(visit, words, refusal.status)

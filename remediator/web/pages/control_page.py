@@ -8,9 +8,9 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from remediator.decisions.mode_stop import StopEffect
-from remediator.model.plan_steps import ONLY_TELLING
-from remediator.model.views import Words
-from remediator.model.views_actions import ActionList, BreakerView, ModeWish
+from remediator.model.plan_steps import NON_DISRUPTIVE
+from remediator.model.views import CommandText
+from remediator.model.views_actions import ActionList, BreakerView, ModeRequest
 from remediator.web.page_request import PageRequest
 
 _Word = Literal["observe", "recommend", "approve", "act", ""]
@@ -24,14 +24,13 @@ MODES = {
 }
 ACTIONS_MAX = 1000
 SHOWN = 20
-_TELLS = frozenset(verb.value for verb in ONLY_TELLING)
 
 
 async def show_control_page(visit: PageRequest) -> Response:
     """The page."""
     breaker = await visit.ask("/v1/breaker", BreakerView)
     planned = (await visit.ask("/v1/actions", ActionList, state="open", limit=ACTIONS_MAX)).actions
-    changing = [action for action in planned if action.verb not in _TELLS]
+    changing = [action for action in planned if action.verb not in NON_DISRUPTIVE]
     going_on = [action for action in changing if action.on_stop != StopEffect.WAITS.value]
     return await visit.page(
         "control.html.j2",
@@ -50,11 +49,11 @@ async def submit_mode(visit: PageRequest) -> Response:
     mode = visit.form.get("mode", "")
     if mode not in get_args(_Word):
         raise HTTPException(400, "there is no such mode")
-    await visit.tell("/v1/mode", ModeWish(cast("_Word", mode), visit.form.get("text", "").strip()))
+    await visit.submit("/v1/mode", ModeRequest(cast("_Word", mode), visit.form.get("text", "").strip()))
     return visit.go("/control", "mode")
 
 
 async def submit_breaker_reset(visit: PageRequest) -> Response:
     """`POST /control/breaker`: reset the breaker."""
-    await visit.tell("/v1/breaker/reset", Words(visit.form.get("text", "").strip()))
+    await visit.submit("/v1/breaker/reset", CommandText(visit.form.get("text", "").strip()))
     return visit.go("/control", "breaker")

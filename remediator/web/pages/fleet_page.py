@@ -55,8 +55,10 @@ async def show_fleet_page(visit: PageRequest) -> Response:
         colour=colour,
         groupings=fleet_heatmap.GROUPINGS,
         counts=_state_counts(await visit.status()),
-        manual=summarize_manual_settings(snapshot.holds.values(), snapshot.standing, visit.now),
-        reports=await asyncio.to_thread(summarize_reports, snapshot.nodes.values(), visit.service.roster, visit.now),
+        manual=summarize_manual_settings(snapshot.holds.values(), snapshot.operator_overrides, visit.now),
+        reports=await asyncio.to_thread(
+            summarize_reports, snapshot.nodes.values(), visit.service.report_registry, visit.now
+        ),
         policy_problem=visit.service.reload.problem,
         legend=fleet_heatmap.heatmap_legend(rows, by_health=colour == "health"),
         picture="/fleet.json?" + urlencode(_filter_query(wanted) | {"by": by}),

@@ -92,7 +92,7 @@ def _job_drawings(visit: PageRequest) -> JobDrawings:
 
 def _draw_job(service: HandlerContext, job: JobView) -> _DrawnJob:
     ref, nodes = JobRef(job.job, job.attempt), sorted(job.nodes, key=natural_sort_key)
-    heard = [entry for node in nodes if (entry := service.roster.get(node)) is not None and ref in entry.jobs]
+    heard = [entry for node in nodes if (entry := service.report_registry.get(node)) is not None and ref in entry.jobs]
     crew = [(entry.node, share) for entry in heard for share in entry.shares if share.ref == ref]
     picture, told = (
         rank_heatmap.build_rank_picture(crew),

@@ -10,9 +10,9 @@ from starlette.responses import Response
 
 from remediator.api.handler_context import HandlerContext, Refusal
 from remediator.api.node_override_handlers import running_node_work
-from remediator.model.views import HoldWish, NodeView, UncordonWish, Words
+from remediator.model.views import CommandText, HoldRequest, NodeView, UncordonRequest
 from remediator.web import blast_radius
-from remediator.web.node_actions import DEEDS, NodeAction
+from remediator.web.node_actions import NODE_ACTIONS, NodeAction
 from remediator.web.page_request import PageRequest
 
 log = logging.getLogger(__name__)
@@ -24,56 +24,56 @@ JOBS_SHOWN = 20
 
 async def show_node_action_form(visit: PageRequest) -> Response:
     """`GET`: the impact, and the form."""
-    return await _render_node_action_form(visit, _requested_node_action(visit))
+    return await _render_action_form(visit, _requested_node_action(visit))
 
 
 async def submit_node_action(visit: PageRequest) -> Response:
     """`POST`: perform the action durably, and return to the node."""
-    deed, text = _requested_node_action(visit), visit.form.get("text", "").strip()
-    if deed.needs_reason and not text:
-        return await _render_node_action_form(visit, deed, "Enter a reason.", 400)
+    action, text = _requested_node_action(visit), visit.form.get("text", "").strip()
+    if action.needs_reason and not text:
+        return await _render_action_form(visit, action, "Enter a reason.", 400)
     try:
-        await visit.tell(f"/v1/nodes/{visit.node}/{deed.word}", _node_action_body(visit, deed, text))
+        await visit.submit(f"/v1/nodes/{visit.node}/{action.word}", _node_action_body(visit, action, text))
     except Refusal as refusal:
         words = f"{refusal.problem.error}; {refusal.problem.todo}" if refusal.problem.todo else refusal.problem.error
-        return await _render_node_action_form(visit, deed, words, refusal.status)
-    return visit.go(f"/nodes/{visit.node}", deed.word)
+        return await _render_action_form(visit, action, words, refusal.status)
+    return visit.go(f"/nodes/{visit.node}", action.word)
 
 
-def _node_action_body(visit: PageRequest, deed: NodeAction, text: str) -> HoldWish | UncordonWish | Words:
-    if deed.forced:
-        return UncordonWish(text, visit.form.get("force", "") == "yes")
-    if not deed.timed:
-        return Words(text)
+def _node_action_body(visit: PageRequest, action: NodeAction, text: str) -> HoldRequest | UncordonRequest | CommandText:
+    if action.forced:
+        return UncordonRequest(text, visit.form.get("force", "") == "yes")
+    if not action.timed:
+        return CommandText(text)
     hours = visit.form.get("hours", "0")
     if hours not in {str(hours) for hours in HOURS}:
         raise Refusal(400, f"{hours[:20]!r} is not an offered duration", "choose one from the list")
-    return HoldWish(text, visit.now + int(hours) * HOUR_S if hours != "0" else None)
+    return HoldRequest(text, visit.now + int(hours) * HOUR_S if hours != "0" else None)
 
 
 def _requested_node_action(visit: PageRequest) -> NodeAction:
-    deed = DEEDS.get(visit.request.path_params["deed"])
-    if deed is None or not visit.knows("POST", f"/v1/nodes/{visit.node}/{deed.word}"):
+    action = NODE_ACTIONS.get(visit.request.path_params["action"])
+    if action is None or not visit.knows("POST", f"/v1/nodes/{visit.node}/{action.word}"):
         raise HTTPException(404, "there is no such action")
-    return deed
+    return action
 
 
-async def _render_node_action_form(visit: PageRequest, deed: NodeAction, wrong: str = "", code: int = 200) -> Response:
+async def _render_action_form(visit: PageRequest, action: NodeAction, wrong: str = "", code: int = 200) -> Response:
     node = await visit.ask(f"/v1/nodes/{visit.node}", NodeView)
     status = await visit.status()
     hits = await asyncio.to_thread(_node_action_impact, visit.service, node.node)
     return await visit.page(
-        "deed.html.j2",
-        title=f"{deed.title} {node.node}",
+        "node_action.html.j2",
+        title=f"{action.title} {node.node}",
         status=code,
-        deed=deed,
+        action=action,
         node=node,
         jobs=hits[:JOBS_SHOWN] if hits is not None else None,
         more_jobs=len(hits or ()) - JOBS_SHOWN,
         isolated=status.isolated,
         isolated_max=status.isolated_max,
         hours=HOURS,
-        running=running_node_work(visit.service.engine.snapshot, node.node, visit.now) if deed.forced else [],
+        running=running_node_work(visit.service.engine.snapshot, node.node, visit.now) if action.forced else [],
         wrong=wrong,
         text=visit.form.get("text", ""),
     )
@@ -84,7 +84,7 @@ def _node_action_impact(service: HandlerContext, node: str) -> tuple[blast_radiu
     try:
         snapshot = service.engine.snapshot
         return blast_radius.affected_jobs_of(
-            [snapshot.nodes[node]], service.roster, blast_radius.count_job_nodes(snapshot)
+            [snapshot.nodes[node]], service.report_registry, blast_radius.count_job_nodes(snapshot)
         )
     except Exception:
         log.exception("cannot determine the impact of an action on %s", node)

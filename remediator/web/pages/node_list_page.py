@@ -66,7 +66,9 @@ def _list_page_of_nodes(visit: PageRequest, wanted: fleet_heatmap.HeatmapFilter,
     shown = [name for name in names if name > after][: ON_A_PAGE + 1]
     more = shown[ON_A_PAGE - 1] if len(shown) > ON_A_PAGE else ""
     records = {name: snapshot.nodes[name] for name in shown[:ON_A_PAGE]}
-    views = node_list_view(replace(snapshot, nodes=records), visit.service.roster, visit.now, "", ON_A_PAGE).nodes
+    views = node_list_view(
+        replace(snapshot, nodes=records), visit.service.report_registry, visit.now, "", ON_A_PAGE
+    ).nodes
     places = {name: record.places.rack or record.places.switch for name, record in records.items()}
     return _NodePage(len(names), views, places, _node_explanations(snapshot, views), more)
 

@@ -53,7 +53,7 @@ async def show_node_page(visit: PageRequest) -> Response:
     incident = await _find_incident_view(visit, node.incident)
     telemetry = await visit.ask(f"/v1/nodes/{name}/telemetry", TelemetryView)
     snapshot = visit.service.engine.snapshot
-    deeds = offered_node_actions(visit, node)
+    offered = offered_node_actions(visit, node)
     wider = (i for i in snapshot.incidents.values() if i.wide and name in i.members)
     drawn, always_zero = build_telemetry_plots(telemetry.series, visit.now)
     record, known = snapshot.nodes[name], snapshot.incidents.get(node.incident)
@@ -75,8 +75,8 @@ async def show_node_page(visit: PageRequest) -> Response:
         plots=drawn,
         always_zero=always_zero,
         wider=sorted(wider, key=lambda each: each.opened_at),
-        deeds=deeds,
-        stopper=any(deed.word == "hold" for deed in deeds),
+        offered=offered,
+        stopper=any(action.word == "hold" for action in offered),
     )
 
 

@@ -9,7 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from remediator.model.plan_steps import Verb
-from remediator.model.views import Words
+from remediator.model.views import CommandText
 from remediator.model.views_actions import ActionList, AwaitingList, AwaitingView
 from remediator.web.action_grouping import group_actions
 from remediator.web.approval_grouping import group_approvals
@@ -41,7 +41,7 @@ async def show_work_queue(visit: PageRequest) -> Response:
     asked = await _approval_requests(visit, awaiting[:AWAITING_SHOWN])
     actions = (await visit.ask("/v1/actions", ActionList, state=state, limit=ACTIONS_SHOWN)).actions
     return await visit.page(
-        "work.html.j2",
+        "approvals_and_actions.html.j2",
         title="Approvals and actions",
         cards=_approval_cards(visit, asked),
         awaiting_shown=len(asked),
@@ -62,7 +62,7 @@ async def submit_action_cancellation(visit: PageRequest) -> Response:
     action = visit.form.get("action", "")
     if not visit.knows("POST", f"/v1/actions/{action}/cancel"):
         raise HTTPException(404, "there is no such action")
-    await visit.tell(f"/v1/actions/{action}/cancel", Words(visit.form.get("text", "").strip()))
+    await visit.submit(f"/v1/actions/{action}/cancel", CommandText(visit.form.get("text", "").strip()))
     return visit.go("/work", "cancel")
 
 

@@ -14,7 +14,7 @@ from torch.distributed.fsdp import fully_shard
 from healthd.trainer.adapters.fsdp import require_all_ranks
 from healthd.trainer.adapters.process_group import guard_of_group
 from healthd.trainer.adapters.pytorch import TrainingCheckpoints
-from healthd.trainer.adapters.torchrun import agent_told
+from healthd.trainer.adapters.torchrun import agent_notified
 
 
 def wrapped(kind: str) -> nn.Module:
@@ -38,7 +38,7 @@ def main() -> None:
     torch.manual_seed(1 + rank)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     checkpoints = TrainingCheckpoints(args.checkpoints, model, optimizer)
-    with agent_told(), guard_of_group() as guard:
+    with agent_notified(), guard_of_group() as guard:
         for step in range(checkpoints.load_latest(), args.steps):
             with guard.step(step) as s:
                 x, y = tiny.batch(step, rank)

@@ -13,28 +13,28 @@ import msgspec
 import pytest
 
 from healthctl.main import cli
-from remediator.model.journal_records import HandsOff
+from remediator.model.journal_records import OperatorHold
 from remediator.model.views import (
     ActionView,
     Approval,
-    Awaited,
+    CommandText,
     DecisionView,
     EventList,
     EventView,
-    HoldWish,
+    HoldRequest,
     IncidentList,
     IncidentView,
     NodeList,
     NodeView,
+    PendingApproval,
     StatusView,
     StepView,
-    UncordonWish,
-    Words,
+    UncordonRequest,
 )
 from remediator.model.views_actions import ActionList, AwaitingList, AwaitingView, BreakerView
 from remediator.model.views_audit import AuditView
 from remediator.model.views_jobs import GpuList, GpuView, JobList, JobRank, JobView, ReportedSwap
-from remediator.model.views_overview import HeardView, NamedNodes, OverviewView, ToldIncident
+from remediator.model.views_overview import IncidentSummary, NamedNodes, OverviewView, ReportFreshness
 from tests.unit.healthctl.stub_controller import SmallCentre
 from vocabulary.finding import Finding, Severity
 from vocabulary.identity import Component, ComponentKind
@@ -70,7 +70,7 @@ NODES = NodeList(
             "inc-1",
             "gpu-healthd",
             ("7",),
-            hands_off=HandsOff("ann", "a fan is changed", AT + 3600),
+            hands_off=OperatorHold("ann", "a fan is changed", AT + 3600),
             versions=Versions(healthd="0.1.0", driver="570.86.15", kernel="6.8", vbios=("96.00", "97.00")),
         ),
         NodeView("node2", "healthy", "unknown", AT, "evil \x1b[2J\x9b name\u202e\n", None),
@@ -101,7 +101,7 @@ ASKING = IncidentView(
     "open",
     "a rack is dark",
     AT - 60,
-    awaits=(Awaited("inc-2.d1", "the plan of rack-dark"),),
+    awaits=(PendingApproval("inc-2.d1", "the plan of rack-dark"),),
     proposed=STEPS,
 )
 LISTED = msgspec.structs.replace(INCIDENT, steps=(), findings=(), decisions=(), actions=())
@@ -182,14 +182,14 @@ def backwards(before: int, kind: str) -> AuditView:
 
 def overview() -> OverviewView:
     """One look, in the words of the single answers."""
-    told = tuple(ToldIncident(**msgspec.structs.asdict(each)) for each in (ASKING, INCIDENT))
+    told = tuple(IncidentSummary(**msgspec.structs.asdict(each)) for each in (ASKING, INCIDENT))
     return OverviewView(
         **msgspec.structs.asdict(STATUS),
         incidents=told,
         nodes=NODES.nodes[:1],
         awaiting=AWAITING.awaiting,
         untended=NamedNodes(1, ("node2",)),
-        heard=HeardView(2, 1, 1, AT - 4),
+        heard=ReportFreshness(2, 1, 1, AT - 4),
     )
 
 
@@ -236,17 +236,17 @@ class Remediator(BaseHTTPRequestHandler):
         """Where words are heard, and what comes back where they are not understood."""
         body = self.rfile.read(int(self.headers["Content-Length"]))
         last = self.path.rpartition("/")[2]
-        kinds: dict[str, type[HoldWish | UncordonWish | Words | Approval]] = {
-            "hold": HoldWish,
-            "uncordon": UncordonWish,
+        kinds: dict[str, type[HoldRequest | UncordonRequest | CommandText | Approval]] = {
+            "hold": HoldRequest,
+            "uncordon": UncordonRequest,
             "approve": Approval,
         }
         places = ("/v1/nodes/node1/", "/v1/incidents/inc-", "/v1/actions/inc-1.d1.s0.0.drain.node1/")
         if self.headers["Authorization"] != f"Bearer {TOKEN}" or not self.path.startswith(places):
             return self._say(404, Problem(f"nothing at {self.path}"))
-        heard = msgspec.json.decode(body, type=kinds.get(last, Words))
+        heard = msgspec.json.decode(body, type=kinds.get(last, CommandText))
         POSTED.append((self.path, heard))
-        if isinstance(heard, HoldWish | Words) and "retired" in heard.text:
+        if isinstance(heard, HoldRequest | CommandText) and "retired" in heard.text:
             return self._say(409, Problem("it is retired"))
         return self._say(200, heard)
 

@@ -15,10 +15,10 @@ from msgspec.structs import asdict, replace
 from healthctl.pages.incident_page import action_outcome
 from healthctl.pages.status_page import is_well, render_status_page
 from healthctl.rendering.blocks import format_timestamp, render_plain, state_cell
-from remediator.model.journal_records import HandsOff
-from remediator.model.views import ActionView, Awaited, DecisionView, NodeView, StatusView, StepView
+from remediator.model.journal_records import OperatorHold
+from remediator.model.views import ActionView, DecisionView, NodeView, PendingApproval, StatusView, StepView
 from remediator.model.views_actions import AwaitingView
-from remediator.model.views_overview import HeardView, NamedNodes, OverviewView, SilencedView, ToldIncident
+from remediator.model.views_overview import IncidentSummary, NamedNodes, OverviewView, ReportFreshness, SilencedView
 from tests.unit.healthctl.conftest import AT, STATUS
 from tests.unit.healthctl.stub_controller import SmallCentre
 
@@ -33,7 +33,7 @@ WELL = replace(
 )
 
 
-def look(*told: ToldIncident, status: StatusView = WELL, **more: Any) -> OverviewView:
+def look(*told: IncidentSummary, status: StatusView = WELL, **more: Any) -> OverviewView:
     """An answer that tells these incidents."""
     opened = replace(status, incidents_open=max(status.incidents_open, len(told)))
     return OverviewView(**asdict(opened), incidents=told, **more)
@@ -57,8 +57,8 @@ def test_well_is_only_what_is_known_to_be(status: StatusView, *, well: bool) -> 
     assert render_plain(render_status_page(look(status=status))).startswith(f"{status.cluster} is healthy") is well
 
 
-def incident(number: int, **more: Any) -> ToldIncident:
-    return replace(ToldIncident(f"inc-{number}", "n", "open", "t", AT + number), **more)
+def incident(number: int, **more: Any) -> IncidentSummary:
+    return replace(IncidentSummary(f"inc-{number}", "n", "open", "t", AT + number), **more)
 
 
 @given(st.integers(0, 40), st.integers(0, 3))
@@ -129,7 +129,7 @@ def decided(answer: str) -> DecisionView:
 
 
 STEPS = (("cordon",), ("ticket", "alert"))
-HELD = NodeView("n", "operator-held", "unhealthy", AT, "", AT, hands_off=HandsOff("ann"))
+HELD = NodeView("n", "operator-held", "unhealthy", AT, "", AT, hands_off=OperatorHold("ann"))
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ HELD = NodeView("n", "operator-held", "unhealthy", AT, "", AT, hands_off=HandsOf
     [
         (incident(0, decisions=(decided("recommend"),), proposed=STEPS), None, "proposed: 1 cordon, 2 ticket and alert"),
         (incident(0, decisions=(decided("hold"),), proposed=STEPS), None, "when all guards pass; then: 1 cordon"),
-        (incident(0, awaits=(Awaited("d1", "a plan"),), proposed=STEPS), None, "2 ticket and alert; awaiting approval: healthctl actions approve d1"),
+        (incident(0, awaits=(PendingApproval("d1", "a plan"),), proposed=STEPS), None, "2 ticket and alert; awaiting approval: healthctl actions approve d1"),
         (incident(0, state="waiting", waits_for_part=True), None, "healthctl nodes uncordon n 'WHAT WAS DONE'"),
         (incident(0, state="waiting", outcome="reset failed"), replace(HELD, hands_off=None), "healthctl incidents resolve inc-0"),
         (incident(0, state="waiting", outcome="reset failed"), replace(HELD, hands_off=None, held_by="us"), "healthctl nodes uncordon n"),
@@ -146,7 +146,7 @@ HELD = NodeView("n", "operator-held", "unhealthy", AT, "", AT, hands_off=HandsOf
         (incident(0), HELD, "healthctl nodes release n"),
     ],
 )  # fmt: skip
-def test_the_next_step_is_said_with_its_command(view: ToldIncident, node: NodeView | None, words: str) -> None:
+def test_the_next_step_is_said_with_its_command(view: IncidentSummary, node: NodeView | None, words: str) -> None:
     text = render_plain(render_status_page(look(view, nodes=() if node is None else (node,))))
     (line,) = [line for line in text.splitlines() if line.startswith("next ")]
     assert words in line
@@ -188,14 +188,14 @@ def test_what_people_hold_or_silenced_and_what_nobody_decided_upon_is_named() ->
 @pytest.mark.parametrize(
     ("heard", "says"),
     [
-        (HeardView(), ""),
-        (HeardView(3, 3, 0, AT - 8), "all nodes report in time; the oldest report is 8s old"),
-        (HeardView(3, 2, 0, AT - 720), "2 of 3 nodes in time; the oldest report is 12m old"),
-        (HeardView(3, 1, 2, AT), "1 of 3 nodes in time, 2 not since this controller became leader; the oldest report is 1s old"),
-        (HeardView(1, 0, 1), "0 of 1 node in time, 1 not since this controller became leader"),
+        (ReportFreshness(), ""),
+        (ReportFreshness(3, 3, 0, AT - 8), "all nodes report in time; the oldest report is 8s old"),
+        (ReportFreshness(3, 2, 0, AT - 720), "2 of 3 nodes in time; the oldest report is 12m old"),
+        (ReportFreshness(3, 1, 2, AT), "1 of 3 nodes in time, 2 not since this controller became leader; the oldest report is 1s old"),
+        (ReportFreshness(1, 0, 1), "0 of 1 node in time, 1 not since this controller became leader"),
     ],
 )  # fmt: skip
-def test_how_old_it_is_what_is_told(heard: HeardView, says: str) -> None:
+def test_how_old_it_is_what_is_told(heard: ReportFreshness, says: str) -> None:
     lines = dict(
         line.split(maxsplit=1)
         for line in render_plain(render_status_page(look(heard=heard))).splitlines()

@@ -11,7 +11,7 @@ from remediator.api.record_views import action_view, incident_view
 from remediator.model.delivery import NotificationMessage
 from remediator.model.journal_records import FOR_REPLACEMENT, Action, ActionState, Incident, IncidentState
 from remediator.model.plan_steps import Step, StepRun, StepState, Verb
-from remediator.model.views import IncidentView, Lack, StepView, WordView
+from remediator.model.views import IncidentView, MissingOutcome, SettlementView, StepView
 from remediator.notifications.action_dispatcher import ActionDispatcher
 
 ALERT = Action(id="a1", incident="i", decision="d", node="n1", verb="alert", planned_at=0.0, deadline=60.0)
@@ -58,7 +58,7 @@ def test_only_what_waits_for_a_part_says_so() -> None:
 
 
 def test_a_list_says_so_beside_the_state() -> None:
-    step = StepView("alert", "succeeded", lacks=Lack.TOLD_NOBODY)
+    step = StepView("alert", "succeeded", lacks=MissingOutcome.TOLD_NOBODY)
     seen = IncidentView("i", "n1", "closed", "t", 0.0, steps=(step,))
     assert incident_state_cell(seen) == Cell("closed, not delivered", Tone.WARN)
     assert value_text(incident_state_cell(replace(seen, steps=()))) == "closed"
@@ -69,7 +69,7 @@ def test_a_list_says_so_beside_the_state() -> None:
     [(None, "applies until there is a new finding"), (1_700_000_900.0, "after 2023-11-14 22:28:20Z opens a new")],
 )
 def test_for_how_long_a_word_counts_is_said(until: float | None, says: str) -> None:
-    seen = IncidentView("i", "n1", "closed", "t", 0.0, word=WordView("ann resolved it", 1_700_000_000.0, until))
+    seen = IncidentView("i", "n1", "closed", "t", 0.0, word=SettlementView("ann resolved it", 1_700_000_000.0, until))
     (line,) = [line for line in render_plain(render_incident_page(seen)).splitlines() if line.startswith("operator ")]
     assert "ann resolved it at 2023-11-14 22:13:20Z; " in line
     assert says in line

@@ -19,7 +19,7 @@ from healthd.storage.database_writer import DatabaseWriter
 from healthd.storage.node_database import NodeDatabase
 from healthd.storage.pending_changes import PendingChanges
 from vocabulary.clock import ManualClock
-from vocabulary.messages.telemetry_messages import WISH_S_MAX, TelemetryPart, TelemetryWish
+from vocabulary.messages.telemetry_messages import REQUEST_S_MAX, TelemetryPart, TelemetryRequest
 from vocabulary.messages.wire import ReceivedOrders, Report, ReportReply, decode_message
 
 USUAL_S = 10.0
@@ -47,7 +47,7 @@ def test_without_a_wish_nothing_is_carried(watched: TelemetrySubscription) -> No
 
 
 def test_a_wish_goes_further_back_the_older_it_is_and_ends(watched: TelemetrySubscription, clock: ManualClock) -> None:
-    watched.take(TelemetryWish(lasts_s=60, back_s=30))
+    watched.take(TelemetryRequest(lasts_s=60, back_s=30))
     assert (back_s(watched), watched.interval_s(USUAL_S)) == (30, REPORTS_APART_S)
     assert watched.interval_s(1.0) == 1.0
     clock.advance(59)
@@ -61,23 +61,23 @@ def test_a_mistake_in_what_is_only_looked_at_keeps_no_report_from_going(clock: M
         raise OverflowError
 
     watched = TelemetrySubscription(part, clock)
-    watched.take(TelemetryWish(lasts_s=60))
+    watched.take(TelemetryRequest(lasts_s=60))
     assert watched.told() is UNSET
     assert watched.interval_s(USUAL_S) == USUAL_S
 
 
 def test_no_wish_lasts_for_ever(watched: TelemetrySubscription, clock: ManualClock) -> None:
-    watched.take(TelemetryWish(lasts_s=1e30))
-    clock.advance(WISH_S_MAX)
+    watched.take(TelemetryRequest(lasts_s=1e30))
+    clock.advance(REQUEST_S_MAX)
     assert back_s(watched) is None
 
 
 def test_an_answer_that_is_older_than_the_wish_does_not_end_it(watched: TelemetrySubscription) -> None:
-    watched.take(TelemetryWish(lasts_s=60))
+    watched.take(TelemetryRequest(lasts_s=60))
     watched.apply_reply(UNSET, None)
     told = watched.told()
     assert told is not UNSET
-    watched.apply_reply(told, TelemetryWish(lasts_s=60, back_s=30))
+    watched.apply_reply(told, TelemetryRequest(lasts_s=60, back_s=30))
     assert back_s(watched) == 30
     watched.apply_reply(watched.told(), None)
     assert back_s(watched) is None
@@ -97,10 +97,10 @@ class Asking:
         if self._picky and report.telemetry is not UNSET:
             raise RequestRejected("400")
         self.carried.append(report.telemetry is not UNSET)
-        return ReportReply(0, 1, TelemetryWish(lasts_s=60))
+        return ReportReply(0, 1, TelemetryRequest(lasts_s=60))
 
     def orders(self, _known: object, _wait_s: float) -> ReceivedOrders:
-        return ReceivedOrders((), telemetry=TelemetryWish(lasts_s=60))
+        return ReceivedOrders((), telemetry=TelemetryRequest(lasts_s=60))
 
 
 @pytest.fixture
@@ -131,7 +131,7 @@ def test_a_centre_that_cannot_take_telemetry_still_gets_its_report(
     uplink: ReportUplink, watched: TelemetrySubscription
 ) -> None:
     centre = Asking(picky=True)
-    watched.take(TelemetryWish(lasts_s=60))
+    watched.take(TelemetryRequest(lasts_s=60))
     uplink.send(centre)  # type: ignore[arg-type]  # same
     assert centre.carried == [False]
 
@@ -139,7 +139,7 @@ def test_a_centre_that_cannot_take_telemetry_still_gets_its_report(
 def test_a_wish_in_the_answer_to_a_poll_is_passed_on(
     committer: DatabaseWriter, clock: ManualClock, uplink: ReportUplink
 ) -> None:
-    def inbox(on_wish: Callable[[TelemetryWish], None]) -> OrderInbox:
+    def inbox(on_wish: Callable[[TelemetryRequest], None]) -> OrderInbox:
         return OrderInbox(CONFIG, "n1", OrderStore(committer, "n1"), clock, lambda: None, on_wish)
 
     centre = Asking()

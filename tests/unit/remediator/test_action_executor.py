@@ -15,11 +15,11 @@ from sqlalchemy.exc import OperationalError
 from remediator.engine.decision_engine import DecisionEngine, StateSnapshot
 from remediator.execution.action_executor import ActionExecutor
 from remediator.model.journal_records import Action, ActionState, Incident, IncidentState, NodeRecord
-from remediator.model.override_records import MODE, ModeOverride, Standing
+from remediator.model.override_records import MODE, ModeOverride, OperatorOverride
 from remediator.model.pipeline_inputs import ActionEnded
 from remediator.model.plan_steps import Mode
 from remediator.model.rule_conditions import NodeState
-from remediator.model.scheduler_hold import ActionOutcome, ActionResult, NodeHold
+from remediator.model.scheduler_hold import ActionOutcome, ActionResult, SchedulerNodeState
 from remediator.notifications.action_dispatcher import ActionDispatcher
 from vocabulary.clock import SystemClock
 
@@ -35,10 +35,10 @@ class SlowScheduler:
         self.looked = 0
         self.about: list[set[str]] = []
 
-    def observe(self, nodes: Collection[str]) -> dict[str, NodeHold]:
+    def observe(self, nodes: Collection[str]) -> dict[str, SchedulerNodeState]:
         self.looked += 1
         self.about.append(set(nodes))
-        return {node: NodeHold(node, schedulable=True) for node in nodes}
+        return {node: SchedulerNodeState(node, schedulable=True) for node in nodes}
 
     def cordon(self, node: str, reason: str) -> ActionOutcome:
         assert reason.startswith("gpu-healthd:")
@@ -82,9 +82,11 @@ class Board:
         self.told.append(type(item).__name__)
 
     def publish(self, *actions: Action, mode: Mode | None = None) -> StateSnapshot:
-        said: dict[str, Standing] = {MODE: ModeOverride(mode, "ann", 1.0)} if mode is not None else {}
+        said: dict[str, OperatorOverride] = {MODE: ModeOverride(mode, "ann", 1.0)} if mode is not None else {}
         planned = {a.id: a for a in actions}
-        self.snapshot = StateSnapshot(nodes={}, findings={}, incidents={}, actions=planned, holds={}, standing=said)
+        self.snapshot = StateSnapshot(
+            nodes={}, findings={}, incidents={}, actions=planned, holds={}, operator_overrides=said
+        )
         return self.snapshot
 
 
@@ -112,7 +114,7 @@ def world() -> Iterator[tuple[ActionExecutor, SlowScheduler, Board]]:
 
 def test_two_changes_of_one_node_never_run_side_by_side(world: tuple[ActionExecutor, SlowScheduler, Board]) -> None:
     performer, scheduler, board = world
-    performer.look(board.publish(action("a", "resume"), action("b", "cordon")))
+    performer.start_due_actions(board.publish(action("a", "resume"), action("b", "cordon")))
     until(lambda: bool(scheduler.asked))
     time.sleep(0.1)
     scheduler.gate.set()
@@ -124,7 +126,7 @@ def test_two_changes_of_one_node_never_run_side_by_side(world: tuple[ActionExecu
 def test_a_state_to_hold_is_the_schedulers(world: tuple[ActionExecutor, SlowScheduler, Board], verb: str) -> None:
     performer, scheduler, board = world
     scheduler.gate.set()
-    performer.look(board.publish(action("a", verb)))
+    performer.start_due_actions(board.publish(action("a", verb)))
     until(lambda: "a" in board.ended)
     assert scheduler.asked == [(verb, "n1")]
 
@@ -132,7 +134,7 @@ def test_a_state_to_hold_is_the_schedulers(world: tuple[ActionExecutor, SlowSche
 def test_a_scheduler_that_does_not_answer_holds_up_no_alert(world: tuple[ActionExecutor, SlowScheduler, Board]) -> None:
     performer, scheduler, board = world
     drains = [replace(action(f"c{n}", "cordon"), node=f"n{n}") for n in range(9)]  # more than there are workers
-    performer.look(board.publish(*drains, action("tell", "alert")))
+    performer.start_due_actions(board.publish(*drains, action("tell", "alert")))
     until(lambda: board.ended == ["tell"])
     assert len(scheduler.asked) < len(drains)
 
@@ -142,9 +144,9 @@ def test_what_was_cancelled_while_it_waited_is_not_carried_out(
 ) -> None:
     performer, scheduler, board = world
     first, second = action("a", "cordon"), action("b", "resume")
-    performer.look(board.publish(first))
+    performer.start_due_actions(board.publish(first))
     until(lambda: bool(scheduler.asked))
-    performer.look(board.publish(first, second))
+    performer.start_due_actions(board.publish(first, second))
     board.publish(first, replace(second, state=ActionState.CANCELLED))
     scheduler.gate.set()
     until(lambda: "a" in board.ended)
@@ -155,9 +157,9 @@ def test_what_was_cancelled_while_it_waited_is_not_carried_out(
 def test_what_is_too_late_is_not_carried_out(world: tuple[ActionExecutor, SlowScheduler, Board]) -> None:
     performer, scheduler, board = world
     first = action("a", "cordon")
-    performer.look(board.publish(first))
+    performer.start_due_actions(board.publish(first))
     until(lambda: bool(scheduler.asked))
-    performer.look(board.publish(first, action("b", "resume", deadline_s=0.2)))
+    performer.start_due_actions(board.publish(first, action("b", "resume", deadline_s=0.2)))
     time.sleep(0.3)
     scheduler.gate.set()
     until(lambda: "a" in board.ended)
@@ -169,7 +171,7 @@ def test_nothing_begins_while_the_lead_is_in_doubt(world: tuple[ActionExecutor, 
     performer, scheduler, board = world
     scheduler.gate.set()
     board.leads = False
-    performer.look(board.publish(action("a", "cordon")))
+    performer.start_due_actions(board.publish(action("a", "cordon")))
     time.sleep(0.3)
     assert scheduler.asked == []
     board.leads = True
@@ -183,7 +185,7 @@ def test_when_the_term_is_over_nobody_waits_for_the_lead_any_more(
     """A thread that did would keep a deposed process from its end, and so from standing by again."""
     performer, scheduler, board = world
     board.leads = False
-    performer.look(board.publish(action("a", "cordon")))
+    performer.start_due_actions(board.publish(action("a", "cordon")))
     performer.give_up()
     ended = threading.Thread(target=performer._holds.shutdown, daemon=True)
     ended.start()
@@ -199,10 +201,10 @@ def test_what_was_cancelled_while_the_lead_was_in_doubt_never_begins(
     scheduler.gate.set()
     board.leads = False
     first = action("a", "cordon")
-    performer.look(board.publish(first))
+    performer.start_due_actions(board.publish(first))
     board.publish(replace(first, state=ActionState.CANCELLED))
     board.leads = True
-    performer.look(board.publish(replace(first, state=ActionState.CANCELLED), action("b", "resume")))
+    performer.start_due_actions(board.publish(replace(first, state=ActionState.CANCELLED), action("b", "resume")))
     until(lambda: "b" in board.ended)
     assert scheduler.asked == [("resume", "n1")]
 
@@ -215,11 +217,11 @@ def test_what_a_person_stopped_is_not_tried_until_the_mode_is_raised(
     scheduler.gate.set()
     first, back = action("a", "cordon"), replace(action("b", "resume"), node="n2")
     mine = replace(action("c", "cordon_by_hand"), incident="", decision="", data={"reason": "by ann: x"}, node="n3")
-    performer.look(board.publish(first, back, mine, mode=mode))
+    performer.start_due_actions(board.publish(first, back, mine, mode=mode))
     until(lambda: {"b", "c"} <= set(board.ended))
-    performer.look(board.publish(first, mode=mode))
+    performer.start_due_actions(board.publish(first, mode=mode))
     assert ("cordon", "n1") not in scheduler.asked
-    performer.look(board.publish(first))
+    performer.start_due_actions(board.publish(first))
     until(lambda: "a" in board.ended)
     assert ("cordon", "n1") in scheduler.asked
 
@@ -231,14 +233,14 @@ def test_what_is_stopped_while_it_waits_for_its_turn_is_not_begun_and_not_forgot
     scheduler.gate.set()
     board.leads = False
     first, back = action("a", "cordon"), replace(action("b", "resume"), node="n2")
-    performer.look(board.publish(first))
+    performer.start_due_actions(board.publish(first))
     board.publish(first, mode=Mode.OBSERVE)
     board.leads = True
-    performer.look(board.publish(first, back, mode=Mode.OBSERVE))
+    performer.start_due_actions(board.publish(first, back, mode=Mode.OBSERVE))
     until(lambda: "b" in board.ended)
     until(lambda: not performer._attempted.keys() & {"a"})
     assert scheduler.asked == [("resume", "n2")]
-    performer.look(board.publish(first))
+    performer.start_due_actions(board.publish(first))
     until(lambda: "a" in board.ended)
 
 
@@ -272,7 +274,7 @@ def test_what_the_scheduler_says_after_a_change_of_ours_is_always_told() -> None
     performer.start(cast("DecisionEngine", board))
     until(lambda: board.told == ["HoldsObserved"])
     board.snapshot = replace(board.snapshot, actions={"a": action("a", "cordon")})
-    performer.look(board.snapshot)
+    performer.start_due_actions(board.snapshot)
     until(lambda: board.told == ["HoldsObserved", "ActionEnded", "HoldsObserved"])
     performer.stop()
 
@@ -300,7 +302,7 @@ def test_a_full_disk_is_told_in_one_line_and_the_message_tried_again(caplog: pyt
     board = Board()
     performer = ActionExecutor("c", SlowScheduler(), FullDisk({}), SystemClock(), 60.0, 60.0)
     performer.start(cast("DecisionEngine", board))
-    performer.look(board.publish(action("tell", "alert")))
+    performer.start_due_actions(board.publish(action("tell", "alert")))
     until(lambda: board.ended == ["tell"])
     performer.stop()
     assert board.outcomes[0].result is ActionResult.FAILED

@@ -10,7 +10,7 @@ import pytest
 
 from remediator.engine.batch_writer import BatchWriter
 from remediator.model.pipeline_inputs import FindingsReported, HoldsObserved, Tick
-from remediator.model.scheduler_hold import HoldOwner, NodeHold
+from remediator.model.scheduler_hold import HoldOwner, SchedulerNodeState
 from remediator.store.journal import Journal
 from tests.timelines.timeline import GPU, START, settings
 from vocabulary.finding import Finding, Severity, finding_id
@@ -86,7 +86,7 @@ def test_a_refused_node_hides_no_hold_of_another(batches: BatchWriter, monkeypat
         commit(inputs, *others)  # type: ignore[arg-type]  # as it was called
 
     monkeypatch.setattr(batches._journal, "commit", picky)
-    holds = tuple(NodeHold(node=f"n{n}", schedulable=False, owner=HoldOwner.OPERATOR) for n in (1, 2, 3))
+    holds = tuple(SchedulerNodeState(node=f"n{n}", schedulable=False, owner=HoldOwner.OPERATOR) for n in (1, 2, 3))
     batches.write([HoldsObserved(at=START, holds=holds)])
     assert seen == ["n1", "n3"]
     assert batches.set_aside == 1

@@ -19,7 +19,7 @@ from remediator.engine.batch_writer import BatchWriter, WriterStopped
 from remediator.engine.decision_engine import DecisionEngine
 from remediator.model.journal_records import JobRef
 from remediator.model.pipeline_inputs import AnyInput, FindingsReported, HoldsObserved, PlacementChanged, Tick
-from remediator.model.scheduler_hold import HoldOwner, NodeHold
+from remediator.model.scheduler_hold import HoldOwner, SchedulerNodeState
 from remediator.state.cluster_state import ClusterState, StateChanges
 from remediator.store.journal import Journal
 from tests.timelines.timeline import START, settings
@@ -46,7 +46,7 @@ def beginning(journal: Journal) -> BatchWriter:
 @pytest.mark.parametrize("where", [17])
 def test_a_poisonous_input_is_set_aside_and_all_others_are_written_in_their_order(journal: Journal, where: int) -> None:
     batches = beginning(journal)
-    hold = NodeHold(node="n0", schedulable=False, owner=HoldOwner.OPERATOR)
+    hold = SchedulerNodeState(node="n0", schedulable=False, owner=HoldOwner.OPERATOR)
     batches.write([placed("n0"), HoldsObserved(at=START, holds=(hold,))])
     items: list[AnyInput] = [placed("n1", number) for number in range(40)]
     items[where] = placed(POISON)

@@ -48,7 +48,7 @@ def test_a_piece_counts_once_however_many_are_in_it(store: DeliveryStore) -> Non
 def test_told_is_what_was_sent_and_has_no_end_yet(store: DeliveryStore) -> None:
     sent = replace(delivery(1), state=DeliveryState.SENT)
     store.save([sent, replace(delivery(2), state=DeliveryState.SENT, settled=True), delivery(3)], 3)
-    assert store.told("r") == [sent]
+    assert store.unresolved("r") == [sent]
 
 
 def test_a_term_that_is_over_writes_nothing(store: DeliveryStore) -> None:

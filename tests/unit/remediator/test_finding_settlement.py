@@ -35,22 +35,22 @@ class Centre:
         self.state = ClusterState()
         self.now = START
 
-    def tell(self, item: FindingsReported | IncidentCommand | IncidentReopened | Tick) -> None:
+    def submit(self, item: FindingsReported | IncidentCommand | IncidentReopened | Tick) -> None:
         apply_input(self.state, item, RULES)
         self.journal.commit([item], self.state.take_changes(), self.epoch)
 
     def begin_anew(self) -> None:
         self.state = self.journal.load()
-        self.tell(Tick(at=self.now))
+        self.submit(Tick(at=self.now))
 
     def report(self, *findings: Finding) -> None:
-        self.tell(FindingsReported(at=self.now, node="n1", boot_id="b", changes=findings, active=findings))
+        self.submit(FindingsReported(at=self.now, node="n1", boot_id="b", changes=findings, active=findings))
 
     def resolved(self) -> str:
         """Let a person close the one open incident; its id."""
         (incident,) = self.state.incidents.values()
         word = IncidentCommandKind.RESOLVE
-        self.tell(IncidentCommand(at=self.now, incident=incident.id, node="n1", word=word, actor="ann"))
+        self.submit(IncidentCommand(at=self.now, incident=incident.id, node="n1", word=word, actor="ann"))
         assert not self.state.incidents
         return incident.id
 
@@ -86,7 +86,7 @@ def test_what_is_open_again_or_came_again_is_settled_by_nobody(database: str) ->
     assert found is not None
     closed, findings, _, _ = found
     assert closed.state is IncidentState.CLOSED
-    centre.tell(IncidentReopened(at=centre.now, incident=closed, findings=tuple(findings), actor="ann"))
+    centre.submit(IncidentReopened(at=centre.now, incident=closed, findings=tuple(findings), actor="ann"))
     centre.begin_anew()
     assert centre.state.settled == {}
     centre.resolved()
@@ -103,10 +103,10 @@ def test_one_input_from_the_future_does_not_make_the_past_forgotten(database: st
     centre = Centre(database)
     centre.report(fault())
     (incident,) = centre.state.incidents.values()
-    centre.state.remember_deed(centre.now, ISOLATION, incident)
+    centre.state.remember_occurrence(centre.now, ISOLATION, incident)
     centre.report(fault(count=2))
     centre.report()
-    centre.tell(Tick(at=centre.now + 10 * 365 * DAY_S))
+    centre.submit(Tick(at=centre.now + 10 * 365 * DAY_S))
     for _ in range(LATEST // 2):
         centre.journal.commit([Tick(at=centre.now)], centre.state.take_changes(), centre.epoch)
     again = centre.journal.load()

@@ -40,7 +40,7 @@ def engine(tmp_path: Path) -> Iterator[DecisionEngine]:
 
 
 class Board:
-    """What the lookout needs of an engine: a snapshot, and somewhere to hand in what it saw."""
+    """What the fleet_observer needs of an engine: a snapshot, and somewhere to hand in what it saw."""
 
     def __init__(self) -> None:
         self.snapshot = StateSnapshot(nodes={}, findings={}, incidents={}, actions={}, holds={})
@@ -62,20 +62,20 @@ def test_the_topology_file_reaches_the_nodes_and_a_broken_one_changes_nothing(
 ) -> None:
     path = tmp_path / "t.yaml"
     path.write_text("nodes: {'n*': {rack: r1}}")
-    lookout = FleetObserver(engine, ReportRegistry(), SystemClock(), 300.0, path)
-    lookout.look()
+    fleet_observer = FleetObserver(engine, ReportRegistry(), SystemClock(), 300.0, path)
+    fleet_observer.poll_once()
     until(lambda: engine.snapshot.nodes["n1"].places == NodeLocation(rack="r1"))
     path.write_text("nodes: 3")
     os.utime(path, (1, 1))
-    lookout.look()
-    assert "write 'nodes:'" in lookout.problem
+    fleet_observer.poll_once()
+    assert "write 'nodes:'" in fleet_observer.problem
     assert engine.snapshot.nodes["n1"].places == NodeLocation(rack="r1")
 
 
 def test_a_node_that_is_not_heard_any_more_is_told(engine: DecisionEngine) -> None:
-    lookout = FleetObserver(engine, ReportRegistry(), SystemClock(), 0.0, None)
+    fleet_observer = FleetObserver(engine, ReportRegistry(), SystemClock(), 0.0, None)
     time.sleep(0.01)
-    lookout.look()
+    fleet_observer.poll_once()
     until(lambda: [f.kind for f in engine.snapshot.findings.values() if f.active] == ["node/silent"])
 
 
@@ -97,17 +97,17 @@ def test_the_scheduler_says_where_nodes_stand_and_the_file_has_the_last_word(
     path = tmp_path / "t.yaml"
     path.write_text("nodes: {n1: {rack: r9}}")
     clock, backend = ManualClock(), Backend()
-    lookout = FleetObserver(engine, ReportRegistry(), clock, 300.0, path, backend)
-    lookout.look()
+    fleet_observer = FleetObserver(engine, ReportRegistry(), clock, 300.0, path, backend)
+    fleet_observer.poll_once()
     clock.advance(PLACES_S)
     backend.says = {"n1": NodeLocation(rack="r1", switch="leaf1", partitions=("train",)), "n7": NodeLocation(rack="r1")}
-    lookout.look()
+    fleet_observer.poll_once()
     until(lambda: engine.snapshot.nodes["n1"].places == NodeLocation("r9", "leaf1", partitions=("train",)))
-    lookout.look()
+    fleet_observer.poll_once()
     assert backend.asked == 2, "once a minute is often enough"
     clock.advance(PLACES_S)
     backend.says = None
-    lookout.look()
+    fleet_observer.poll_once()
     engine.submit_durably(Tick(at=time.time())).result(60)
     assert engine.snapshot.nodes["n1"].places.switch == "leaf1", "who cannot be asked takes nothing back"
 
@@ -122,22 +122,22 @@ def test_the_file_waits_a_while_for_a_scheduler_that_cannot_be_asked(tmp_path: P
     path = tmp_path / "t.yaml"
     path.write_text("nodes: {n1: {rack: r9}}")
     clock, board = ManualClock(), Board()
-    lookout = FleetObserver(cast("DecisionEngine", board), ReportRegistry(), clock, 1e9, path, Backend())
-    lookout.look()
+    fleet_observer = FleetObserver(cast("DecisionEngine", board), ReportRegistry(), clock, 1e9, path, Backend())
+    fleet_observer.poll_once()
     assert [type(item) for item in board.told] == [SilenceObserved]
     clock.advance(PATIENCE_S)
-    lookout.look()
+    fleet_observer.poll_once()
     assert [type(item) for item in board.told] == [SilenceObserved, TopologyObserved]
 
 
 def test_that_there_is_no_file_is_said_once_the_scheduler_has_spoken() -> None:
     clock, board, backend = ManualClock(), Board(), Backend()
-    lookout = FleetObserver(cast("DecisionEngine", board), ReportRegistry(), clock, 1e9, None, backend)
-    lookout.look()
+    fleet_observer = FleetObserver(cast("DecisionEngine", board), ReportRegistry(), clock, 1e9, None, backend)
+    fleet_observer.poll_once()
     clock.advance(PATIENCE_S)
     backend.says = {"n1": NodeLocation(rack="r1")}
-    lookout.look()
-    lookout.look()
+    fleet_observer.poll_once()
+    fleet_observer.poll_once()
     told = [(item.source, item.places) for item in board.told if isinstance(item, TopologyObserved)]
     assert told == [("backend", backend.says), ("file", {})]
 
@@ -150,27 +150,27 @@ def test_a_part_of_a_look_that_fails_leaves_the_others_their_sight(tmp_path: Pat
     path = tmp_path / "t.yaml"
     path.write_text("nodes: {n1: {rack: r9}}")
     clock, board, backend = ManualClock(), Board(), Broken()
-    lookout = FleetObserver(cast("DecisionEngine", board), ReportRegistry(), clock, 1e9, path, backend)
+    fleet_observer = FleetObserver(cast("DecisionEngine", board), ReportRegistry(), clock, 1e9, path, backend)
     clock.advance(PATIENCE_S)
-    lookout.look()
+    fleet_observer.poll_once()
     assert [type(item) for item in board.told] == [SilenceObserved, TopologyObserved]
-    assert lookout.failing == {"silence": False, "scheduler": True, "topology": False}
+    assert fleet_observer.failing == {"silence": False, "scheduler": True, "topology": False}
 
 
 def test_what_grows_is_let_grow_for_a_moment_so_that_a_dark_rack_is_one_word() -> None:
     clock, board = ManualClock(), Board()
-    lookout = FleetObserver(cast("DecisionEngine", board), ReportRegistry(), clock, 0.0, None)
-    lookout.look()
+    fleet_observer = FleetObserver(cast("DecisionEngine", board), ReportRegistry(), clock, 0.0, None)
+    fleet_observer.poll_once()
     for nodes in (["n1"], ["n1", "n2"], ["n1", "n2"]):
         board.snapshot = replace(board.snapshot, nodes={n: NodeRecord(node=n) for n in nodes})
         clock.advance(5.0)
-        lookout.look()
+        fleet_observer.poll_once()
     assert [sorted(item.silent) for item in board.told] == [[], ["n1", "n2"]]
     for number in range(3, 10):
         more = {f"n{n}": NodeRecord(node=f"n{n}") for n in range(1, number)}
         board.snapshot = replace(board.snapshot, nodes=more)
         clock.advance(5.0)
-        lookout.look()
+        fleet_observer.poll_once()
     assert len(board.told) == 3, "but it is not waited for ever"
 
 
@@ -180,17 +180,17 @@ def test_a_new_leader_does_not_take_its_own_ignorance_for_a_sign_of_life(engine:
         engine.submit(FindingsReported(at=now, node=f"n{n}", boot_id="b", active=()))
     engine.submit_durably(SilenceObserved(at=now, silent={f"n{n}": now - 400 for n in range(1, 4)})).result(60)
     until(lambda: any(i.wide for i in engine.snapshot.incidents.values()))
-    roster = ReportRegistry()
-    lookout = FleetObserver(engine, roster, SystemClock(), 300.0, None)
-    lookout.look()
+    report_registry = ReportRegistry()
+    fleet_observer = FleetObserver(engine, report_registry, SystemClock(), 300.0, None)
+    fleet_observer.poll_once()
     engine.submit_durably(Tick(at=now + 1)).result(60)
     until(lambda: any(i.wide for i in engine.snapshot.incidents.values()))
     for n in range(1, 4):
         report = Report(
             version=1, node=f"n{n}", boot_id="b", agent="a", seq=1, sent_at=now, ttl_s=9.0, health=Health.HEALTHY
         )
-        roster.take(report, now)
-    lookout.look()
+        report_registry.take(report, now)
+    fleet_observer.poll_once()
     until(lambda: not engine.snapshot.incidents)
 
 

@@ -39,7 +39,7 @@ _FLEETS = st.lists(st.lists(_RANKS, max_size=6), max_size=5)
 
 
 def heard(fleet: list[list[RankStatus]]) -> ReportRegistry:
-    roster = ReportRegistry()
+    report_registry = ReportRegistry()
     for n, ranks in enumerate(fleet):
         said = Report(
             version=1,
@@ -52,8 +52,8 @@ def heard(fleet: list[list[RankStatus]]) -> ReportRegistry:
             health=Health.HEALTHY,
             ranks=tuple(ranks),
         )
-        roster.take(said, AT)
-    return roster
+        report_registry.take(said, AT)
+    return report_registry
 
 
 def newest(fleet: list[list[RankStatus]]) -> list[JobRef]:
@@ -66,9 +66,11 @@ def newest(fleet: list[list[RankStatus]]) -> list[JobRef]:
 @given(_FLEETS)
 @settings(max_examples=50)
 def test_a_jobs_figures_are_those_of_all_its_living_ranks(fleet: list[list[RankStatus]]) -> None:
-    roster = heard(fleet)
-    records = {entry.node: NodeRecord(node=entry.node, jobs=entry.jobs) for entry in roster.entries()}
-    found = list_job_views(StateSnapshot(nodes=records, findings={}, incidents={}, actions={}, holds={}), roster)
+    report_registry = heard(fleet)
+    records = {entry.node: NodeRecord(node=entry.node, jobs=entry.jobs) for entry in report_registry.entries()}
+    found = list_job_views(
+        StateSnapshot(nodes=records, findings={}, incidents={}, actions={}, holds={}), report_registry
+    )
     assert [JobRef(view.job, view.attempt) for view in found] == newest(fleet)
     for view in found:
         living = [
@@ -91,9 +93,9 @@ def test_a_jobs_figures_are_those_of_all_its_living_ranks(fleet: list[list[RankS
 @given(_FLEETS)
 @settings(max_examples=50)
 def test_a_jobs_picture_is_that_of_all_its_ranks(fleet: list[list[RankStatus]]) -> None:
-    roster = heard(fleet)
+    report_registry = heard(fleet)
     for ref in newest(fleet):
-        crew = [(e.node, share) for e in roster.entries() for share in e.shares if share.ref == ref]
+        crew = [(e.node, share) for e in report_registry.entries() for share in e.shares if share.ref == ref]
         told = [rank for _, share in crew for rank in share.ranks]
         assert told == [
             rank

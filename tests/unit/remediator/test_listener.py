@@ -30,12 +30,12 @@ class Plain(asyncio.Protocol):
 def test_who_waits_outside_is_taken_in_within_a_few_turns() -> None:
     taken_in: list[Plain] = []
 
-    def speak() -> Plain:
+    def make_protocol() -> Plain:
         taken_in.append(Plain())
         return taken_in[-1]
 
     limits = AccessLimits(strangers_per_address=CALLERS, strangers=CALLERS)
-    listener = Listener(("127.0.0.1", 0), None, limits, speak)  # type: ignore[arg-type]  # it needs no HTTP
+    listener = Listener(("127.0.0.1", 0), None, limits, make_protocol)  # type: ignore[arg-type]  # it needs no HTTP
     listener.bind()
     callers = [socket.create_connection(("127.0.0.1", listener.port), timeout=60) for _ in range(CALLERS)]
 
@@ -91,13 +91,13 @@ def test_of_a_connection_that_ended_nothing_waits_for_the_collector_of_cycles(sa
     state = uvicorn.Server(config).server_state
     spoke: list[weakref.ref[BoundedHttpProtocol]] = []
 
-    def speak() -> BoundedHttpProtocol:
+    def make_protocol() -> BoundedHttpProtocol:
         protocol = BoundedHttpProtocol(config, state, {})
         spoke.append(weakref.ref(protocol))
         return protocol
 
     async def one_comes_and_goes() -> None:
-        listener = Listener(("127.0.0.1", 0), None, AccessLimits(), speak)
+        listener = Listener(("127.0.0.1", 0), None, AccessLimits(), make_protocol)
         listener.bind()
         listener.open()
         _, writer = await asyncio.open_connection("127.0.0.1", listener.port)

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remediator.model.occurrence import Occurrence
-from remediator.model.rule_conditions import WINDOW_MAX_S, Clause, Distinct, Scope
+from remediator.model.rule_conditions import WINDOW_MAX_S, CountCondition, Distinct, Scope
 from remediator.state.occurrence_history import CountSubject, OccurrenceHistory
 
 NODES, JOBS, KINDS = (
@@ -48,7 +48,7 @@ def test_counts_are_what_a_plain_look_at_everything_says(found: list[Occurrence]
     recent = [o for o in found if o.at > now - within and o.kind == "xid/13" and not o.injected]
 
     def count(scope: Scope, distinct: Distinct) -> int:
-        return made.count(Clause(within_s=within, at_least=1, scope=scope, distinct=distinct), SUBJECT, now)
+        return made.count(CountCondition(within_s=within, at_least=1, scope=scope, distinct=distinct), SUBJECT, now)
 
     here = [o for o in recent if o.node == "n1"]
     assert count(Scope.NODE, Distinct.EVENTS) == sum(o.count for o in here)
@@ -68,7 +68,7 @@ def test_deeds_of_the_incident_itself_do_not_count_and_drills_only_among_drills(
     within: float,
     drill: bool,  # noqa: FBT001 - drawn
 ) -> None:
-    clause = Clause(within_s=within, at_least=1, of=("rule/*",), distinct=Distinct.INCIDENTS)
+    clause = CountCondition(within_s=within, at_least=1, of=("rule/*",), distinct=Distinct.INCIDENTS)
     subject = CountSubject("xid/13", "n1", "gpu:0", ("a",), incident="i1", injected=drill)
     others = [o for o in found if o.at > 1000.0 - within and o.node == "n1" and o.incident != "i1"]
     counted = {o.incident for o in others if drill or not o.injected}
@@ -78,17 +78,17 @@ def test_deeds_of_the_incident_itself_do_not_count_and_drills_only_among_drills(
 def test_what_no_window_reaches_is_forgotten_and_nothing_else() -> None:
     made = history([Occurrence(0.0, "xid/13", "n1"), Occurrence(WINDOW_MAX_S, "xid/13", "n1")])
     made.forget(WINDOW_MAX_S + 1)
-    assert made.count(Clause(within_s=WINDOW_MAX_S * 2, at_least=1), SUBJECT, WINDOW_MAX_S + 1) == 1
+    assert made.count(CountCondition(within_s=WINDOW_MAX_S * 2, at_least=1), SUBJECT, WINDOW_MAX_S + 1) == 1
 
 
 def test_of_names_other_kinds_by_pattern() -> None:
     made = history([Occurrence(1.0, "action/reset_gpu", "n1"), Occurrence(2.0, "action/reboot", "n1")])
-    assert made.count(Clause(within_s=10, at_least=1, of=("action/*",)), SUBJECT, 3.0) == 2
-    assert made.count(Clause(within_s=10, at_least=1, of=("action/reboot",)), SUBJECT, 3.0) == 1
+    assert made.count(CountCondition(within_s=10, at_least=1, of=("action/*",)), SUBJECT, 3.0) == 2
+    assert made.count(CountCondition(within_s=10, at_least=1, of=("action/reboot",)), SUBJECT, 3.0) == 1
 
 
 def test_a_pattern_that_was_asked_for_names_kinds_that_come_and_go_later() -> None:
-    clause = Clause(within_s=2 * WINDOW_MAX_S, at_least=1, of=("rule/*",))
+    clause = CountCondition(within_s=2 * WINDOW_MAX_S, at_least=1, of=("rule/*",))
     made = history([Occurrence(0.0, "rule/a", "n1")])
     assert made.count(clause, SUBJECT, 1.0) == 1
     made.add(Occurrence(WINDOW_MAX_S, "rule/b", "n1"))

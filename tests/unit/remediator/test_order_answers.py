@@ -23,7 +23,7 @@ def test_what_a_node_says_of_an_order_is_kept_within_bounds() -> None:
     for k in range(30):
         data: dict[str, str | int | float | bool] = {f"k{k}_{j}": "v" * 900 for j in range(60)}
         update = OrderUpdate(id=action.id, state=OrderState.RUNNING, at=story.now, detail="x", data=data | {"last": k})
-        story.tell(OrderAnswered(at=story.now, node="n1", update=update))
+        story.submit(OrderAnswered(at=story.now, node="n1", update=update))
     kept = story.state.actions[action.id].data
     assert kept["last"] == 29
     assert set(data) <= set(kept), "the newest word is whole"
@@ -39,7 +39,7 @@ def test_the_log_says_that_the_node_spoke() -> None:
     action = story.open_actions("reset_gpu")[0]
     for said in (OrderState.RUNNING, OrderState.FAILED):
         update = OrderUpdate(id=action.id, state=said, at=story.now, detail="because")
-        story.tell(OrderAnswered(at=story.now, node="n1", update=update))
+        story.submit(OrderAnswered(at=story.now, node="n1", update=update))
     spoken = {event.kind: event.actor for event in story.audit if event.data.get("action") == action.id}
     assert (spoken["order_progress"], spoken["action_ended"]) == ("n1", "n1")
     assert spoken["action_planned"] == "remediator"
@@ -55,7 +55,7 @@ def test_what_a_node_carries_out_is_running_since_it_first_said_so(ended: OrderS
 
     def shown(said: OrderState) -> tuple[str, float | None]:
         update = OrderUpdate(id=action.id, state=said, at=0.0)
-        story.after(5).tell(OrderAnswered(at=story.now, node="n1", update=update))
+        story.after(5).submit(OrderAnswered(at=story.now, node="n1", update=update))
         view = action_view(story.state.actions[action.id])
         return view.state, view.began_at
 

@@ -24,33 +24,33 @@ def report(agent: str, seq: int, sent_at: float, job: str) -> Report:
     )
 
 
-def jobs(roster: ReportRegistry) -> list[str]:
-    entry = roster.get("n1")
+def jobs(report_registry: ReportRegistry) -> list[str]:
+    entry = report_registry.get("n1")
     assert entry is not None
     return [ref.job for ref in entry.jobs]
 
 
 def test_a_new_agent_is_believed_although_the_old_ones_clock_was_ahead() -> None:
-    roster = ReportRegistry()
-    roster.take(report("a", 5, 90_000.0, "old"), 0.0)
-    roster.take(report("b", 1, 3_600.0, "new"), 1.0)
-    assert jobs(roster) == ["new"]
-    roster.take(report("a", 6, 90_001.0, "old"), 2.0)
-    assert jobs(roster) == ["new"], "an agent that was superseded is old for good"
-    roster.take(report("b", 1, 3_600.0, "older"), 3.0)
-    assert jobs(roster) == ["new"], "a repeated report says nothing new"
+    report_registry = ReportRegistry()
+    report_registry.take(report("a", 5, 90_000.0, "old"), 0.0)
+    report_registry.take(report("b", 1, 3_600.0, "new"), 1.0)
+    assert jobs(report_registry) == ["new"]
+    report_registry.take(report("a", 6, 90_001.0, "old"), 2.0)
+    assert jobs(report_registry) == ["new"], "an agent that was superseded is old for good"
+    report_registry.take(report("b", 1, 3_600.0, "older"), 3.0)
+    assert jobs(report_registry) == ["new"], "a repeated report says nothing new"
 
 
 def test_what_the_pipeline_knows_replaces_nothing_that_was_reported_meanwhile() -> None:
     """The deciding thread says so, while the next report comes in on another."""
-    roster = ReportRegistry()
-    _, entry = roster.take(report("a", 1, 1.0, "j"), 0.0)
-    assert not roster.knows("n1", frozenset())
-    roster.told("n1", frozenset({"f"}))
-    assert roster.get("n1") is entry
-    assert roster.knows("n1", frozenset({"f"}))
-    roster.take(report("b", 1, 2.0, "j"), 1.0)
-    assert roster.knows("n1", frozenset({"f"})), "whatever process said it"
+    report_registry = ReportRegistry()
+    _, entry = report_registry.take(report("a", 1, 1.0, "j"), 0.0)
+    assert not report_registry.knows("n1", frozenset())
+    report_registry.mark_applied("n1", frozenset({"f"}))
+    assert report_registry.get("n1") is entry
+    assert report_registry.knows("n1", frozenset({"f"}))
+    report_registry.take(report("b", 1, 2.0, "j"), 1.0)
+    assert report_registry.knows("n1", frozenset({"f"})), "whatever process said it"
 
 
 def test_a_fleets_entries_are_nothing_that_the_collector_of_cycles_walks_over() -> None:

@@ -83,7 +83,7 @@ def filled(database: str) -> tuple[Journal, int]:
     a_case(state, "new", NOW - 2 * DAY_S, NOW - DAY_S)
     for name, planned, done in (("hand-old", old, True), ("hand-new", NOW - DAY_S, True), ("hand-open", old, False)):
         by_hand(state, name, planned, done=done)
-    state.put_standing(MODE, ModeOverride(Mode.OBSERVE, "ann", old))
+    state.put_operator_override(MODE, ModeOverride(Mode.OBSERVE, "ann", old))
     state.put_finding(finding("orphan", old))
     state.put_finding(finding("asserted", old, active=True))
     for at in (old, NOW - DAY_S):
@@ -128,7 +128,7 @@ def test_only_what_is_old_and_over_is_forgotten(filled: tuple[Journal, int]) -> 
     assert (found.broken, found.cut, found.events) == ("", 700, 705)
     after = journal.load()
     assert after.incidents == before.incidents
-    assert after.standing == before.standing != {}
+    assert after.operator_overrides == before.operator_overrides != {}
     assert after.actions == before.actions
     assert "hand-open" in after.actions
     assert after.findings.keys() == {"asserted", "f-open"} < before.findings.keys(), "what is present is all there"

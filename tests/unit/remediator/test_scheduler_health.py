@@ -14,16 +14,16 @@ from remediator.engine.decision_engine import DecisionEngine, StateSnapshot
 from remediator.execution.action_executor import QUIET_S, ActionExecutor, SchedulerHealthLog, scheduler_health_text
 from remediator.fleet.report_registry import ReportRegistry
 from remediator.model.journal_records import NodeRecord
-from remediator.model.scheduler_hold import ActionOutcome, ActionResult, HoldOwner, NodeHold
+from remediator.model.scheduler_hold import ActionOutcome, ActionResult, HoldOwner, SchedulerNodeState
 from remediator.notifications.action_dispatcher import ActionDispatcher
 from vocabulary.clock import SystemClock
 
 AWAY = "scontrol gave no answer within 10 s; check that slurmctld is running"
 
 
-def holds(*reasons: str) -> dict[str, NodeHold]:
+def holds(*reasons: str) -> dict[str, SchedulerNodeState]:
     """A node per reason; an empty one is a node that is fine."""
-    return {f"n{k}": NodeHold(f"n{k}", None if why else True, reason=why) for k, why in enumerate(reasons)}
+    return {f"n{k}": SchedulerNodeState(f"n{k}", None if why else True, reason=why) for k, why in enumerate(reasons)}
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def holds(*reasons: str) -> dict[str, NodeHold]:
         (holds("a", "b", "c", "b"), "gives no answer for 4 of 4 nodes: a (and 2 other reasons)"),
     ],
 )
-def test_the_first_reason_is_named(said: dict[str, NodeHold], word: str) -> None:
+def test_the_first_reason_is_named(said: dict[str, SchedulerNodeState], word: str) -> None:
     assert scheduler_health_text(said) == word
 
 
@@ -59,8 +59,8 @@ def test_it_is_logged_once_and_never_often(caplog: pytest.LogCaptureFixture) -> 
 class Away:
     """A scheduler that cannot be asked."""
 
-    def observe(self, nodes: Collection[str]) -> dict[str, NodeHold]:
-        return {node: NodeHold(node, None, reason=AWAY) for node in nodes}
+    def observe(self, nodes: Collection[str]) -> dict[str, SchedulerNodeState]:
+        return {node: SchedulerNodeState(node, None, reason=AWAY) for node in nodes}
 
     def cordon(self, node: str, reason: str) -> ActionOutcome:
         return ActionOutcome(ActionResult.FAILED, f"{node}: {reason}")
@@ -99,12 +99,12 @@ def test_the_centre_says_why_its_scheduler_does_not(caplog: pytest.LogCaptureFix
     ("hold", "held_by"),
     [
         (None, ""),
-        (NodeHold("n1", schedulable=True), ""),
-        (NodeHold("n1", schedulable=False, owner=HoldOwner.OPERATOR), "operator"),
-        (NodeHold("n1", None, reason=AWAY), "?"),
+        (SchedulerNodeState("n1", schedulable=True), ""),
+        (SchedulerNodeState("n1", schedulable=False, owner=HoldOwner.OPERATOR), "operator"),
+        (SchedulerNodeState("n1", None, reason=AWAY), "?"),
     ],
 )
-def test_who_holds_a_node_that_nobody_tells_of_is_not_known(hold: NodeHold | None, held_by: str) -> None:
+def test_who_holds_a_node_that_nobody_tells_of_is_not_known(hold: SchedulerNodeState | None, held_by: str) -> None:
     known = {"n1": NodeRecord("n1")}
     seen = {"n1": hold} if hold else {}
     snapshot = StateSnapshot(nodes=known, findings={}, incidents={}, actions={}, holds=seen)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec import UNSET, Raw
 from msgspec.json import encode as encode_json
 
-from remediator.fleet.telemetry_cache import NODES_MAX, SERIES_MAX, STRANGER, UNASKED, WISH_S, TelemetryCache
+from remediator.fleet.telemetry_cache import NODES_MAX, REQUEST_S, SERIES_MAX, STRANGER, UNASKED, TelemetryCache
 from remediator.model.views_telemetry import TelemetryView
 from tests.unit.vocabulary.test_telemetry_messages import ALMOST
 from vocabulary.messages.telemetry_messages import (
@@ -59,7 +59,7 @@ def test_what_was_told_is_shown_with_its_unit_in_the_centres_time() -> None:
     assert take(telemetry, part(START, 61.0, None, 62.0), START)
     found = view(telemetry, START + 1)
     (series,) = found.series
-    assert (found.at, found.until) == (WALL + START, WALL + START + WISH_S)
+    assert (found.at, found.until) == (WALL + START, WALL + START + REQUEST_S)
     assert (series.gpu, series.name, series.unit, series.values) == (0, "temperature", "°C", (61.0, 62.0))
     opened = (bucket_of(START + AHEAD_S) * BUCKET_S) - AHEAD_S + WALL
     assert series.times == (opened - 2 * BUCKET_S, opened)
@@ -97,7 +97,7 @@ def test_however_it_comes_in_parts_the_whole_is_what_the_node_knew(steps: list[t
         newest = bucket_of(now + AHEAD_S)
         truth |= {bucket: float(bucket % 97) for bucket in range(max(truth, default=newest), newest + 1)}
         telemetry.ask("n1", now)
-        wish = telemetry.wish("n1", now)
+        wish = telemetry.pending_request("n1", now)
         assert wish is not None
         if lost == 0:
             continue
@@ -113,24 +113,24 @@ def test_however_it_comes_in_parts_the_whole_is_what_the_node_knew(steps: list[t
 def test_a_wish_asks_for_the_whole_hour_first_and_then_for_what_is_new() -> None:
     telemetry = asked()
     assert telemetry.untold("n1", START)
-    wish = telemetry.wish("n1", START)
+    wish = telemetry.pending_request("n1", START)
     assert wish is not None
-    assert (wish.lasts_s, wish.back_s) == (WISH_S, HOUR_S)
+    assert (wish.lasts_s, wish.back_s) == (REQUEST_S, HOUR_S)
     assert not telemetry.untold("n1", START)
     take(telemetry, part(START + 1, 1.0), START + 1)
-    wish = telemetry.wish("n1", START + 5)
+    wish = telemetry.pending_request("n1", START + 5)
     assert wish is not None
-    assert (wish.lasts_s, wish.back_s) == (WISH_S - 5, 4 + BUCKET_S)
+    assert (wish.lasts_s, wish.back_s) == (REQUEST_S - 5, 4 + BUCKET_S)
 
 
 def test_a_wish_ends_by_itself_and_who_asks_on_makes_it_last() -> None:
     telemetry = asked()
-    assert telemetry.wish("n1", START + WISH_S) is None
-    assert not telemetry.ask("n1", START + WISH_S - 1), "it is no news to the node"
-    assert telemetry.wish("n1", START + WISH_S) is not None
-    assert telemetry.ask("n1", START + 3 * WISH_S)
-    assert telemetry.untold("n1", START + 3 * WISH_S)
-    assert telemetry.wish("n2", START) is None
+    assert telemetry.pending_request("n1", START + REQUEST_S) is None
+    assert not telemetry.ask("n1", START + REQUEST_S - 1), "it is no news to the node"
+    assert telemetry.pending_request("n1", START + REQUEST_S) is not None
+    assert telemetry.ask("n1", START + 3 * REQUEST_S)
+    assert telemetry.untold("n1", START + 3 * REQUEST_S)
+    assert telemetry.pending_request("n2", START) is None
 
 
 def test_a_node_that_began_anew_is_asked_for_the_whole_again() -> None:
@@ -138,7 +138,7 @@ def test_a_node_that_began_anew_is_asked_for_the_whole_again() -> None:
     take(telemetry, part(START, 50.0, 51.0), START)
     assert take(telemetry, part(START - AHEAD_S + 90, 52.0), START, boot_id="c")
     assert [series.values for series in view(telemetry, START).series] == [(52.0,)]
-    wish = telemetry.wish("n1", START)
+    wish = telemetry.pending_request("n1", START)
     assert wish is not None
     assert wish.back_s == HOUR_S
 
@@ -167,7 +167,7 @@ def test_a_gpu_that_the_node_no_longer_names_is_forgotten() -> None:
 @pytest.mark.parametrize(
     ("told", "now", "why"),
     [
-        (part(START, 1.0), START + WISH_S, UNASKED),
+        (part(START, 1.0), START + REQUEST_S, UNASKED),
         (part(START, 1.0, gpu="0000:ff:00.0"), START, STRANGER),
         (Raw(b"{"), START, "cannot be read"),
         (Raw(b"[]"), START, "cannot be read"),
@@ -209,8 +209,8 @@ def test_the_node_that_was_asked_for_longest_ago_makes_room() -> None:
     telemetry.ask("n1", START + 1)
     telemetry.ask("one more", START + 1)
     assert len(telemetry) == NODES_MAX
-    assert telemetry.wish("n1", START + 1) is not None
-    assert telemetry.wish("n2", START + 1) is None
+    assert telemetry.pending_request("n1", START + 1) is not None
+    assert telemetry.pending_request("n2", START + 1) is None
 
 
 def test_nodes_with_very_many_series_make_room_sooner() -> None:
@@ -224,4 +224,4 @@ def test_nodes_with_very_many_series_make_room_sooner() -> None:
         assert telemetry.take(f"n{number}", "b", gpus, told, START, WALL)
     fit = SERIES_MAX // (len(GPU_SERIES) * 32)
     assert len(telemetry) == fit < NODES_MAX
-    assert telemetry.wish(f"n{NODES_MAX - 1}", START) is not None
+    assert telemetry.pending_request(f"n{NODES_MAX - 1}", START) is not None

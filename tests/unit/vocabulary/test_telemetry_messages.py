@@ -22,7 +22,7 @@ from vocabulary.messages.telemetry_messages import (
     TelemetryBlock,
     TelemetryError,
     TelemetryPart,
-    TelemetryWish,
+    TelemetryRequest,
     bucket_of,
     read_part,
 )
@@ -139,7 +139,7 @@ def report(part: bytes | None) -> Report:
 
 
 def test_the_messages_on_the_wire(golden: Callable[[str, str], None]) -> None:
-    wish = TelemetryWish(lasts_s=60.0, back_s=3600.0)
+    wish = TelemetryRequest(lasts_s=60.0, back_s=3600.0)
     part = encode_message(TelemetryPart(NOW, (block(columns={"temperature": (None, 61.0), "power": (700.5, None)}),)))
     lines = [
         encode_message(report(part)),
@@ -168,11 +168,11 @@ def test_peers_of_before_and_of_tomorrow_understand_each_other() -> None:
     class OldReport(msgspec.Struct):
         node: str
 
-    assert decode_message(encode_message(ReportReply(7, 3, TelemetryWish(60.0))), OldReply) == OldReply(7, 3)
+    assert decode_message(encode_message(ReportReply(7, 3, TelemetryRequest(60.0))), OldReply) == OldReply(7, 3)
     assert decode_message(encode_message(report(told(block()))), OldReport) == OldReport("n1")
     assert decode_message(b'{"acked_seq":7,"epoch":3}', ReportReply) == ReportReply(7, 3)
     assert decode_orders(b'{"orders":[]}').telemetry is None
-    assert decode_orders(encode_message(OrdersReply((), TelemetryWish(60.0)))).telemetry == TelemetryWish(60.0)
+    assert decode_orders(encode_message(OrdersReply((), TelemetryRequest(60.0)))).telemetry == TelemetryRequest(60.0)
 
 
 @pytest.mark.parametrize("wish", [b"17", b'{"lasts_s":"long"}', b'{"lasts_s":1e999}', b'"\xff"'])

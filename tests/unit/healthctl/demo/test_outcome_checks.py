@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from healthctl.demo.cluster_observer import LaunchEvent
 from healthctl.demo.outcome_checks import CHECKS, DemoFacts, LossRow, measure_latencies_ms, read_losses, run_checks
-from remediator.model.scheduler_hold import HoldOwner, NodeHold
+from remediator.model.scheduler_hold import HoldOwner, SchedulerNodeState
 from remediator.model.views import ActionView, DecisionView, EventView, IncidentView, NodeView
 from vocabulary.finding import Finding, Severity
 from vocabulary.identity import Component, ComponentKind
@@ -91,9 +91,9 @@ def good() -> DemoFacts:
         ),
         nodes={"n1": node("n1", "probation"), "n2": node("n2", "replacing"), "n3": node("n3", "healthy")},
         holds={
-            "n1": NodeHold("n1", schedulable=True),
-            "n2": NodeHold("n2", schedulable=False, owner=HoldOwner.US, reason="gpu-healthd: i2 gpu-lost"),
-            "n3": NodeHold("n3", schedulable=True),
+            "n1": SchedulerNodeState("n1", schedulable=True),
+            "n2": SchedulerNodeState("n2", schedulable=False, owner=HoldOwner.US, reason="gpu-healthd: i2 gpu-lost"),
+            "n3": SchedulerNodeState("n3", schedulable=True),
         },
         incidents=(first, second),
         events=tuple(
@@ -129,7 +129,7 @@ def without_losses_of(attempt: int) -> Callable[[DemoFacts], DemoFacts]:
     return lambda facts: replace(facts, losses=tuple(row for row in facts.losses if row.attempt != attempt))
 
 
-def with_hold(hold: NodeHold) -> Callable[[DemoFacts], DemoFacts]:
+def with_hold(hold: SchedulerNodeState) -> Callable[[DemoFacts], DemoFacts]:
     return lambda facts: replace(facts, holds={**facts.holds, hold.node: hold})
 
 
@@ -187,14 +187,17 @@ def two_steps_back(facts: DemoFacts) -> DemoFacts:
         (without_action("reset_gpu"), {"n1 passed its test and is back on probation"}),
         (with_state("n1", "healthy"), {"n1 passed its test and is back on probation"}),
         (
-            with_hold(NodeHold("n1", schedulable=None, reason="no answer")),
+            with_hold(SchedulerNodeState("n1", schedulable=None, reason="no answer")),
             {"n1 passed its test and is back on probation"},
         ),
-        (with_hold(NodeHold("n2", schedulable=True)), {"n2 stays out for replacement"}),
-        (with_hold(NodeHold("n2", schedulable=False, owner=HoldOwner.OPERATOR)), {"n2 stays out for replacement"}),
+        (with_hold(SchedulerNodeState("n2", schedulable=True)), {"n2 stays out for replacement"}),
+        (
+            with_hold(SchedulerNodeState("n2", schedulable=False, owner=HoldOwner.OPERATOR)),
+            {"n2 stays out for replacement"},
+        ),
         (with_state("n2", "draining"), {"n2 stays out for replacement"}),
         (with_state("n3", "suspect"), {"healthy nodes untouched"}),
-        (with_hold(NodeHold("n3", schedulable=False, owner=HoldOwner.US)), {"healthy nodes untouched"}),
+        (with_hold(SchedulerNodeState("n3", schedulable=False, owner=HoldOwner.US)), {"healthy nodes untouched"}),
         (twice, {"no action repeated, none without a decision"}),
         (undecided, {"no action repeated, none without a decision"}),
         (unmarked, {"injected faults marked as such"}),

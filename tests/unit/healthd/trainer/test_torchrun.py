@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from healthd.trainer.adapters.torchrun import _read_parent_pid, agent_told, find_elastic_agent
+from healthd.trainer.adapters.torchrun import _read_parent_pid, agent_notified, find_elastic_agent
 from healthd.trainer.exit_codes import ExitCode, Leave
 
 INSIDE = {"TORCHELASTIC_RUN_ID": "job"}
 RANK = """
 import os, sys
-from healthd.trainer.adapters.torchrun import agent_told
+from healthd.trainer.adapters.torchrun import agent_notified
 from healthd.trainer.exit_codes import ExitCode, Leave
-with agent_told():
+with agent_notified():
     raise Leave(ExitCode(int(sys.argv[1])))
 """
 
@@ -80,7 +80,7 @@ def test_only_the_first_rank_of_a_condemned_node_tells_it(code: ExitCode, local_
 
 
 def test_a_normal_end_passes_through() -> None:
-    with agent_told({}):
+    with agent_notified({}):
         pass
-    with pytest.raises(Leave), agent_told({}):
+    with pytest.raises(Leave), agent_notified({}):
         raise Leave(ExitCode.CONDEMNED)

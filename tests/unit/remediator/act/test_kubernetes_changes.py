@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from healthctl.process_supervision.supervised_programs import wait_until_ready
-from remediator.model.scheduler_hold import ActionResult, HoldOwner, NodeHold
+from remediator.model.scheduler_hold import ActionResult, HoldOwner, SchedulerNodeState
 from remediator.schedulers.kubernetes.kubernetes_scheduler import KubernetesScheduler
 from tests.conftest import skip_or_fail
 from tests.nodes.fake_kubernetes.admission import why_not
@@ -24,7 +24,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
         yield found
 
 
-def seen(found: KubernetesScheduler, node: str = "node1") -> NodeHold:
+def seen(found: KubernetesScheduler, node: str = "node1") -> SchedulerNodeState:
     return found.observe([node])[node]
 
 

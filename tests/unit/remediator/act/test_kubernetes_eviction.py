@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from healthctl.process_supervision.supervised_programs import wait_until_ready
-from remediator.model.scheduler_hold import ActionResult, HoldOwner, NodeHold
+from remediator.model.scheduler_hold import ActionResult, HoldOwner, SchedulerNodeState
 from remediator.schedulers.kubernetes.kubernetes_scheduler import KubernetesScheduler
 from tests.nodes.fake_kubernetes.cluster import Cluster, running
 from vocabulary.clock import ManualClock
@@ -30,7 +30,7 @@ def holding(cluster: Cluster, **changes: Any) -> KubernetesScheduler:
     return found
 
 
-def seen(found: KubernetesScheduler) -> NodeHold:
+def seen(found: KubernetesScheduler) -> SchedulerNodeState:
     return found.observe(["node1"])["node1"]
 
 

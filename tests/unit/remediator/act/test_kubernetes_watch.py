@@ -14,7 +14,7 @@ import pytest
 
 from healthctl.process_supervision.supervised_programs import wait_until_ready
 from remediator.model.node_location import NodeLocation
-from remediator.model.scheduler_hold import ActionResult, HoldOwner, NodeHold
+from remediator.model.scheduler_hold import ActionResult, HoldOwner, SchedulerNodeState
 from remediator.schedulers.kubernetes.api_connection import ApiAnswer
 from remediator.schedulers.kubernetes.api_objects import Node, NodeMeta
 from remediator.schedulers.kubernetes.kubernetes_options import KubernetesOptions
@@ -37,7 +37,7 @@ def watching(cluster: Cluster, **changes: Any) -> KubernetesScheduler:
     return found
 
 
-def seen(found: KubernetesScheduler, node: str = "node1") -> NodeHold:
+def seen(found: KubernetesScheduler, node: str = "node1") -> SchedulerNodeState:
     return found.observe([node])[node]
 
 

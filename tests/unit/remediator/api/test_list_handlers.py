@@ -36,7 +36,7 @@ def rank(job: str, number: int, **more: Any) -> RankStatus:
 
 
 def heard(nodes: dict[str, tuple[RankStatus, ...]], at: float = NOW) -> ReportRegistry:
-    roster = ReportRegistry()
+    report_registry = ReportRegistry()
     for name, ranks in nodes.items():
         devices = tuple(Gpu(each, f"GPU-{rank.rank}", f"0000:{each:02x}:00.0") for each, rank in enumerate(ranks))
         said = Report(
@@ -51,20 +51,20 @@ def heard(nodes: dict[str, tuple[RankStatus, ...]], at: float = NOW) -> ReportRe
             gpus=devices,
             ranks=ranks,
         )
-        roster.take(said, at)
-    return roster
+        report_registry.take(said, at)
+    return report_registry
 
 
-def launched(roster: ReportRegistry, node: str, *swaps: JobSwap) -> None:
+def launched(report_registry: ReportRegistry, node: str, *swaps: JobSwap) -> None:
     """A node without ranks, on which launchers run."""
     said = Report(
         version=1, node=node, boot_id="b", agent="a", seq=1, sent_at=NOW, ttl_s=30.0, health=Health.HEALTHY, swaps=swaps
     )
-    roster.take(said, NOW)
+    report_registry.take(said, NOW)
 
 
-def snapshot(roster: ReportRegistry, *findings: Finding) -> StateSnapshot:
-    nodes = {e.node: NodeRecord(node=e.node, jobs=e.jobs) for e in roster.entries()}
+def snapshot(report_registry: ReportRegistry, *findings: Finding) -> StateSnapshot:
+    nodes = {e.node: NodeRecord(node=e.node, jobs=e.jobs) for e in report_registry.entries()}
     return StateSnapshot(nodes=nodes, findings={f.id: f for f in findings}, incidents={}, actions={}, holds={})
 
 
@@ -85,7 +85,7 @@ def fact(node: str, check: str, about: Component, origin: str = "b:1", evidence:
 
 
 def test_a_job_is_told_from_its_living_ranks_of_the_newest_attempt() -> None:
-    roster = heard(
+    report_registry = heard(
         {
             "n1": (rank("a/1", 0), rank("a/1", 1, step=8, phase="backward", step_median=3.0)),
             "n2": (rank("a/1", 2, phase="backward", step_median=2.0), rank("a/1", 3, alive=False, step=99)),
@@ -94,17 +94,17 @@ def test_a_job_is_told_from_its_living_ranks_of_the_newest_attempt() -> None:
     )
     of_rank = fact("n3", "training", Component(ComponentKind.RANK, "b.1"))
     slow = fact("n1", "straggler", Component(ComponentKind.HOST), "centre:straggler:a/1.1", {"job": "a/1"})
-    one, other = list_job_views(snapshot(roster, of_rank, slow), roster)
+    one, other = list_job_views(snapshot(report_registry, of_rank, slow), report_registry)
     assert (one.job, one.attempt, one.world, one.ranks_told, one.nodes) == ("a/1", 1, 4, 3, ("n1", "n2"))
     assert (one.step, one.step_s, one.phase, one.at, one.ranks) == (8, 2.0, "backward", NOW, ())
     assert one.verdicts == ("straggler was seen",)
     assert [f.check for f in one.findings] == ["straggler"]
     assert (other.job, other.step_s, [f.check for f in other.findings]) == ("b", 4.0, ["training"])
-    whole = find_job_view(snapshot(roster, slow), roster, "a/1")
+    whole = find_job_view(snapshot(report_registry, slow), report_registry, "a/1")
     assert whole is not None
     assert [(each.node, each.status.rank) for each in whole.ranks] == [("n1", 0), ("n1", 1), ("n2", 2), ("n2", 3)]
     assert replace(whole, ranks=()) == one
-    assert find_job_view(snapshot(roster), roster, "c") is None
+    assert find_job_view(snapshot(report_registry), report_registry, "c") is None
 
 
 def test_a_new_leader_names_a_jobs_nodes_before_they_report() -> None:
@@ -117,32 +117,37 @@ def test_a_new_leader_names_a_jobs_nodes_before_they_report() -> None:
 
 
 def test_a_gpu_has_its_own_findings_its_rank_and_is_unknown_in_silence() -> None:
-    roster = heard({"n1": (rank("a", 0), rank("a", 1))})
+    report_registry = heard({"n1": (rank("a", 0), rank("a", 1))})
     by_name = fact("n1", "xid", Component(ComponentKind.GPU, "GPU-1"))
     by_both = fact("n1", "ecc", Component(ComponentKind.GPU, "GPU-1", "0000:01:00.0", 1))
     elsewhere = fact("n2", "xid", Component(ComponentKind.GPU, "GPU-0"))
-    known = snapshot(roster, by_name, by_both, elsewhere)
-    first, second = list_gpu_views(known, roster, NOW, limit=9)
+    known = snapshot(report_registry, by_name, by_both, elsewhere)
+    first, second = list_gpu_views(known, report_registry, NOW, limit=9)
     assert (first.health, first.findings, first.job, first.rank) == ("healthy", (), "a", 0)
     assert (second.health, second.rank) == ("unhealthy", 1)
     assert set(second.findings) == {"xid/x: xid was seen", "ecc/x: ecc was seen"}
-    assert [each.health for each in list_gpu_views(known, roster, NOW + 31, limit=9)] == ["unknown", "unhealthy"]
+    assert [each.health for each in list_gpu_views(known, report_registry, NOW + 31, limit=9)] == [
+        "unknown",
+        "unhealthy",
+    ]
 
 
 @given(st.lists(st.integers(0, 5), max_size=6), st.integers(1, 4))
 def test_pages_of_gpus_are_the_whole_list_in_pieces(counts: list[int], limit: int) -> None:
-    roster = heard({f"n{n}": tuple(rank("a", each) for each in range(count)) for n, count in enumerate(counts)})
-    known, after, found = snapshot(roster), NOWHERE, []
-    while page := list_gpu_views(known, roster, NOW, "*", after, limit):
+    report_registry = heard(
+        {f"n{n}": tuple(rank("a", each) for each in range(count)) for n, count in enumerate(counts)}
+    )
+    known, after, found = snapshot(report_registry), NOWHERE, []
+    while page := list_gpu_views(known, report_registry, NOW, "*", after, limit):
         assert len(page) <= limit
         found += page
         after = parse_gpu_key(f"{page[-1].node}/{page[-1].index}")
-    assert tuple(found) == list_gpu_views(known, roster, NOW, limit=10**6)
+    assert tuple(found) == list_gpu_views(known, report_registry, NOW, limit=10**6)
     assert len(found) == sum(counts)
 
 
 def test_lemons_and_stragglers_are_the_centres_own_findings() -> None:
-    roster = heard({"n1": (rank("a", 0, pipeline_stage=3),), "n2": (rank("a", 1),)})
+    report_registry = heard({"n1": (rank("a", 0, pipeline_stage=3),), "n2": (rank("a", 1),)})
     host = Component(ComponentKind.HOST)
     told: Evidence = {"job": "a", "attempt": 1, "ranks": "0, 2", "slowdown": 0.25, "confidence": 0.9}
     slow = fact("n1", "straggler", host, "centre:straggler:a.1", told)
@@ -150,9 +155,9 @@ def test_lemons_and_stragglers_are_the_centres_own_findings() -> None:
     past: Evidence = {"probability": 0.8, "incidents": 3, "service_d": 2.0, "advice": "test"}
     lemon = fact("n2", "lemon", host, "centre:lemon", past)
     said_by_a_node = fact("n1", "lemon", host, "b:1", past)
-    known = snapshot(roster, slow, nobody, lemon, said_by_a_node)
+    known = snapshot(report_registry, slow, nobody, lemon, said_by_a_node)
     about = Incident(id="inc-1", node="n1", title="t", opened_at=NOW, findings=(slow.id,))
-    first, second = list_straggler_views(replace(known, incidents={about.id: about}), roster)
+    first, second = list_straggler_views(replace(known, incidents={about.id: about}), report_registry)
     assert (first.incident, second.incident) == ("inc-1", "")
     assert (first.node, first.rank, first.ranks, first.stage, first.excess) == ("n1", 0, (0, 2), 3, 0.25)
     assert (second.node, second.rank, second.stage) == ("", None, None)
@@ -253,16 +258,18 @@ def test_a_jobs_swaps_are_listed_once_newest_first_whoever_reports_them() -> Non
     def swap(job: str, at: float, attempt: int = 1) -> JobSwap:
         return JobSwap(job=job, attempt=attempt, at=at, outcome="swapped")
 
-    roster = heard({"n1": (rank("a", 0),), "n2": (rank("b", 0),)})
-    launched(roster, "n3", swap("a", 1.0), swap("b", 5.0), swap("ended", 6.0))
-    launched(roster, "n4", swap("a", 1.0), swap("a", 3.0), swap("a", 3.0, attempt=2))  # after a requeue to another node
-    known = snapshot(roster)
-    one, other = list_job_views(known, roster)
+    report_registry = heard({"n1": (rank("a", 0),), "n2": (rank("b", 0),)})
+    launched(report_registry, "n3", swap("a", 1.0), swap("b", 5.0), swap("ended", 6.0))
+    launched(
+        report_registry, "n4", swap("a", 1.0), swap("a", 3.0), swap("a", 3.0, attempt=2)
+    )  # after a requeue to another node
+    known = snapshot(report_registry)
+    one, other = list_job_views(known, report_registry)
     assert [(each.swap.attempt, each.swap.at) for each in one.swaps] == [(1, 3.0), (2, 3.0), (1, 1.0)]
     assert [(each.node, each.swap.at) for each in other.swaps] == [("n3", 5.0)]
-    whole = find_job_view(known, roster, "a")
+    whole = find_job_view(known, report_registry, "a")
     assert whole is not None
     assert whole.swaps == one.swaps
-    assert find_job_view(known, roster, "ended") is None
-    launched(roster, "n5", *(swap("b", float(at)) for at in range(100)))
-    assert len(list_job_views(snapshot(roster), roster)[1].swaps) == SWAPS_LISTED
+    assert find_job_view(known, report_registry, "ended") is None
+    launched(report_registry, "n5", *(swap("b", float(at)) for at in range(100)))
+    assert len(list_job_views(snapshot(report_registry), report_registry)[1].swaps) == SWAPS_LISTED

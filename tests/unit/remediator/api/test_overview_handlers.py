@@ -27,8 +27,8 @@ from remediator.model.journal_records import (
 from remediator.model.override_records import AlertSilence
 from remediator.model.plan_steps import Mode
 from remediator.model.rule_conditions import NodeState
-from remediator.model.scheduler_hold import HoldOwner, NodeHold
-from remediator.model.views_overview import HeardView, NamedNodes, SilencedView
+from remediator.model.scheduler_hold import HoldOwner, SchedulerNodeState
+from remediator.model.views_overview import NamedNodes, ReportFreshness, SilencedView
 from remediator.store.history_queries import HistoryQueries
 from tests.unit.remediator.api.in_process_controller import Inside
 from tests.unit.remediator.api.test_access_control import finding, report
@@ -136,7 +136,7 @@ def test_of_the_whole_cluster_comes_first_then_by_incident() -> None:
 
 
 def heard(ages: dict[str, float], health: Health = Health.UNHEALTHY) -> ReportRegistry:
-    roster = ReportRegistry()
+    report_registry = ReportRegistry()
     for node, age_s in ages.items():
         said = Report(
             version=1,
@@ -150,8 +150,8 @@ def heard(ages: dict[str, float], health: Health = Health.UNHEALTHY) -> ReportRe
             gpus=(),
             ranks=(),
         )
-        roster.take(said, NOW - age_s)
-    return roster
+        report_registry.take(said, NOW - age_s)
+    return report_registry
 
 
 NODES = {name: NodeRecord(node=name) for name in ("n1", "n2", "n3", "n4")} | {
@@ -160,9 +160,9 @@ NODES = {name: NodeRecord(node=name) for name in ("n1", "n2", "n3", "n4")} | {
 
 
 def test_how_much_is_young() -> None:
-    roster = heard({"n1": 0.0, "n2": 30.0, "n3": 31.0, "old": 900.0})
-    assert render.report_freshness_view(state(nodes=NODES), roster, NOW) == HeardView(4, 2, 1, NOW - 31)
-    assert render.report_freshness_view(state(nodes={}), ReportRegistry(), NOW) == HeardView()
+    report_registry = heard({"n1": 0.0, "n2": 30.0, "n3": 31.0, "old": 900.0})
+    assert render.report_freshness_view(state(nodes=NODES), report_registry, NOW) == ReportFreshness(4, 2, 1, NOW - 31)
+    assert render.report_freshness_view(state(nodes={}), ReportRegistry(), NOW) == ReportFreshness()
 
 
 def test_what_is_unhealthy_without_an_incident_is_named() -> None:
@@ -176,8 +176,8 @@ def test_what_is_unhealthy_without_an_incident_is_named() -> None:
 
 
 def test_what_people_cordoned_is_named_and_what_we_or_nobody_holds_is_not() -> None:
-    def hold(node: str, owner: HoldOwner, *, schedulable: bool | None = False) -> tuple[str, NodeHold]:
-        return node, NodeHold(node, schedulable, owner=owner)
+    def hold(node: str, owner: HoldOwner, *, schedulable: bool | None = False) -> tuple[str, SchedulerNodeState]:
+        return node, SchedulerNodeState(node, schedulable, owner=owner)
 
     holds = dict(
         [

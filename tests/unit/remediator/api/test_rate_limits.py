@@ -51,13 +51,13 @@ def test_what_is_charged_afterwards_is_paid_for_in_time(
     bucket = TokenBuckets(per_s, burst, lambda: now)
     for pause, weight in told:
         now += pause
-        if bucket.owes_s("k") == 0:
+        if bucket.retry_after_s("k") == 0:
             assert charged <= burst + per_s * now + 1e-6, "more was taken while something was owed"
             bucket.charge("k", weight)
             charged += weight
-    now += bucket.owes_s("k") + 1e-6
-    assert bucket.owes_s("k") == 0
-    assert bucket.owes_s("another") == 0
+    now += bucket.retry_after_s("k") + 1e-6
+    assert bucket.retry_after_s("k") == 0
+    assert bucket.retry_after_s("another") == 0
 
 
 def test_seats_are_given_back() -> None:

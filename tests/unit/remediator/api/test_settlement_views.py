@@ -14,7 +14,7 @@ from remediator.model.finding_settlement import Settlement
 from remediator.model.journal_records import NodeRecord
 from remediator.model.plan_steps import Mode
 from remediator.model.rule_conditions import NodeState
-from remediator.model.views import WordView
+from remediator.model.views import SettlementView
 from tests.unit.remediator.api.in_process_controller import Inside
 from tests.unit.remediator.api.test_access_control import finding, report
 from tests.unit.remediator.api.test_writes import until
@@ -44,13 +44,15 @@ def test_no_word_is_none() -> None:
     ],
 )
 def test_a_word_ends_for_what_is_fatal_on_a_node_that_is_nobodys(found: Any, until: float | None) -> None:
-    assert settlement_view([found], {found.id: word()}, NODES, QUIET_S) == WordView("ann resolved it", SAID_AT, until)
+    assert settlement_view([found], {found.id: word()}, NODES, QUIET_S) == SettlementView(
+        "ann resolved it", SAID_AT, until
+    )
 
 
 def test_of_several_words_the_last_is_told_and_the_first_end() -> None:
     other = replace(FATAL, id="f2")
     told = settlement_view([FATAL, other], {FATAL.id: word(), other.id: word(SAID_AT + 50)}, NODES, QUIET_S)
-    assert told == WordView("ann resolved it", SAID_AT + 50, SAID_AT + QUIET_S)
+    assert told == SettlementView("ann resolved it", SAID_AT + 50, SAID_AT + QUIET_S)
 
 
 POLICY = """\

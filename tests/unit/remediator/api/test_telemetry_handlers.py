@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from remediator.fleet.telemetry_cache import WISH_S
+from remediator.fleet.telemetry_cache import REQUEST_S
 from tests.unit.remediator.api.in_process_controller import Inside
 from vocabulary.finding import Finding, Severity
 from vocabulary.health import Health
@@ -75,7 +75,7 @@ def test_a_question_becomes_a_wish_and_the_wish_an_answer(shared: Inside, tell: 
     look(shared)
     wish = tell(None).telemetry
     assert wish is not None
-    assert 0 < wish.lasts_s <= WISH_S
+    assert 0 < wish.lasts_s <= REQUEST_S
     assert wish.back_s <= BUCKETS * BUCKET_S
     assert tell(part(77.0)).telemetry is not None, "while somebody looks it goes on"
     view = look(shared)

@@ -116,7 +116,7 @@ def test_an_uncordon_while_a_reset_is_ordered_wants_one_word_more(centre: Inside
         deadline=now + 900,
         order=order,
     )
-    browser, form = Browser(centre).log_in("ann"), "/nodes/n1/deeds/uncordon"
+    browser, form = Browser(centre).log_in("ann"), "/nodes/n1/actions/uncordon"
     csrf, engine = browser.csrf(form), centre.service.engine
 
     def while_ordered(**what: Any) -> None:
@@ -141,7 +141,7 @@ def test_an_uncordon_while_a_reset_is_ordered_wants_one_word_more(centre: Inside
     assert browser.post(form, {"csrf": csrf, "text": "it is well", "force": "yes"}).status == 303
     while_ordered(ordered={"n1": [reset]})
     assert post(centre, "/v1/nodes/n1/uncordon", {"force": True}).status == 204
-    given_up = replace(engine.snapshot, ordered={}, unheard={"o1": reset})
+    given_up = replace(engine.snapshot, ordered={}, unanswered_actions={"o1": reset})
     assert running_node_work(given_up, "n1", now) == [
         "reset_gpu was ordered on n1 and withdrawn, but n1 has not reported its end"
     ]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from bench import lemon_fleets as fleets
 from bench.lemon_fleets import BEGAN, Fleet, Rows, Shape
-from remediator.detection.lemons import DAY_S, Advice, History, Judged, Kind, Mark, judge
+from remediator.detection.lemons import DAY_S, Advice, History, Judged, Kind, Mark, judge_lemons
 from remediator.detection.lemons.incident_attribution import attribute_incidents
 from remediator.detection.lemons.lemon_judgement import TEST_MAX, TEST_MIN
 from remediator.detection.lemons.service_time import compute_fleet_exposure
@@ -30,7 +30,7 @@ SCENARIOS: list[Make] = [
 
 
 def judged(fleet: Fleet) -> Judged:
-    return judge(fleet.history, fleet.as_of)
+    return judge_lemons(fleet.history, fleet.as_of)
 
 
 @pytest.mark.parametrize("make", SCENARIOS, ids=lambda make: make.__name__)
@@ -72,7 +72,7 @@ def one_sick_node(times: list[float], **more: object) -> Rows:
 
 
 def probability(rows: Rows, at: float = NOW, nodes: int = 400) -> float:
-    return float(judge(rows.history(nodes), at).probability[0])
+    return float(judge_lemons(rows.history(nodes), at).probability[0])
 
 
 def test_a_node_that_fails_again_and_again_is_one() -> None:
@@ -119,12 +119,12 @@ def test_a_job_of_many_shares_the_blame_unless_a_node_shows_what_broke() -> None
     members = np.arange(64)
     for day in (5, 10, 15, 20, 25):
         rows.add(Kind.FAILURE, members, BEGAN + day * DAY_S, job=day, size=64)
-    shared = judge(rows.history(400), NOW)
+    shared = judge_lemons(rows.history(400), NOW)
     assert shared.probability.max() < 0.2
     assert shared.blame[0] == pytest.approx(5 / 64)
     for day in (5, 10, 15, 20, 25):
         rows.add(Kind.XID, 0, BEGAN + day * DAY_S + 30, code=79)
-    witnessed = judge(rows.history(400), NOW)
+    witnessed = judge_lemons(rows.history(400), NOW)
     assert witnessed.probability[0] > 0.9
     assert witnessed.probability[1:].max() < 0.2
 
@@ -153,7 +153,7 @@ def test_what_else_speaks_against_a_node_counts(kind: Kind, mark: Mark) -> None:
     bare = one_sick_node([12, 24])
     more = one_sick_node([12, 24])
     more.add(kind, 0, BEGAN + 24 * DAY_S + 600, user=3)
-    found = judge(more.history(400), NOW)
+    found = judge_lemons(more.history(400), NOW)
     assert found.marks[0, mark] > 0.5
     assert found.probability[0] > probability(bare) * 1.1
 
@@ -170,10 +170,10 @@ def test_nodes_that_nobody_lists_are_estimated() -> None:
     fleet = fleets.counts_only(1, Shape(nodes=2000, share=0.0))
     listed, inverse = np.unique(fleet.history.node, return_inverse=True)
     short = dataclasses.replace(fleet.history, nodes=listed.size, node=inverse.astype(np.int64))
-    found = judge(short, fleet.as_of)
+    found = judge_lemons(short, fleet.as_of)
     assert 1200 < found.fleet_nodes < 3200
     assert found.probability.max() < 0.5
-    assert judge(short, fleet.as_of, fleet_nodes=2000).fleet_nodes == pytest.approx(2000)
+    assert judge_lemons(short, fleet.as_of, fleet_nodes=2000).fleet_nodes == pytest.approx(2000)
 
 
 def test_what_to_do_follows_from_how_sure_we_are() -> None:
@@ -185,7 +185,7 @@ def test_what_to_do_follows_from_how_sure_we_are() -> None:
         assert out if chance >= TEST_MAX else not out or chance >= TEST_MIN
     rows = one_sick_node([2, 6, 10, 14, 18, 22, 26], size=64.0)
     rows.add(Kind.REPAIRED, 0, BEGAN + DAY_S * np.array([6.5, 10.5, 14.5]))
-    assert judge(rows.history(400), NOW).advice[0] in {Advice.REPLACE, Advice.TEST}
+    assert judge_lemons(rows.history(400), NOW).advice[0] in {Advice.REPLACE, Advice.TEST}
 
 
 def random_history(seed: int, rows: int) -> History:
@@ -211,7 +211,7 @@ def test_nothing_after_the_moment_counts(seed: int, rows: int, day: float) -> No
     history = random_history(seed, rows)
     early = history.take(history.time <= as_of)
     cut = dataclasses.replace(early, end=np.where(early.end > as_of, np.nan, early.end))
-    whole, part = judge(history, as_of), judge(cut, as_of)
+    whole, part = judge_lemons(history, as_of), judge_lemons(cut, as_of)
     assert np.array_equal(whole.probability, part.probability)
     assert whole.advice == part.advice
     assert np.isfinite(whole.probability).all()
@@ -224,20 +224,20 @@ def test_neither_the_order_of_rows_nor_a_row_told_twice_matters(seed: int, rows:
     history = random_history(seed, rows)
     order = np.random.default_rng(seed).permutation(history.node.size)
     twice = history.take(np.concatenate([order, order]))
-    found, again = judge(history, NOW), judge(twice, NOW)
+    found, again = judge_lemons(history, NOW), judge_lemons(twice, NOW)
     assert np.allclose(found.probability, again.probability, atol=1e-6)
 
 
 def test_an_empty_record_has_nobody_in_it() -> None:
-    assert judge(Rows().history(0), NOW).probability.size == 0
-    assert judge(Rows().history(5), NOW).probability.max() < 0.1
+    assert judge_lemons(Rows().history(0), NOW).probability.size == 0
+    assert judge_lemons(Rows().history(5), NOW).probability.max() < 0.1
 
 
 def test_a_node_that_fails_after_every_repair_is_to_be_replaced() -> None:
     days = np.array([3, 7, 11, 15, 19, 23, 27.0])
     rows = one_sick_node(days.tolist())
     rows.add(Kind.REPAIRED, 0, BEGAN + (days + 0.05) * DAY_S, end=BEGAN + (days + 0.5) * DAY_S)
-    found = judge(rows.history(400), NOW)
+    found = judge_lemons(rows.history(400), NOW)
     assert found.probability[0] > 0.9
     assert found.advice[0] is Advice.REPLACE
 
@@ -245,7 +245,7 @@ def test_a_node_that_fails_after_every_repair_is_to_be_replaced() -> None:
 def test_a_record_that_knows_only_days_has_no_bursts() -> None:
     fleet = fleets.counts_only(3, Shape(nodes=2000, share=0.0))
     daily = dataclasses.replace(fleet.history, time=np.floor(fleet.history.time / DAY_S) * DAY_S)
-    exact, rough = judged(fleet), judge(daily, fleet.as_of)
+    exact, rough = judged(fleet), judge_lemons(daily, fleet.as_of)
     assert rough.blame.sum() == pytest.approx(exact.blame.sum(), rel=0.05)
 
 
@@ -261,7 +261,7 @@ def test_what_is_older_than_half_a_year_weighs_nothing() -> None:
     rows = Rows()
     rows.add(Kind.FAILURE, 0, BEGAN + DAY_S * np.arange(0, 60, 3.0))
     rows.add(Kind.FAILURE, np.arange(1, 60), BEGAN + DAY_S * np.linspace(0, 400, 59))
-    found = judge(rows.history(400), BEGAN + 400 * DAY_S)
+    found = judge_lemons(rows.history(400), BEGAN + 400 * DAY_S)
     assert found.blame[0] == 0
     assert found.probability[0] < 0.05
     assert found.incidents[0] == 20
@@ -270,7 +270,7 @@ def test_what_is_older_than_half_a_year_weighs_nothing() -> None:
 def test_one_row_that_names_one_node_of_many_weighs_less_than_a_node_alone() -> None:
     named = one_sick_node([3, 8, 12], job=np.arange(3), size=64)
     alone = one_sick_node([3, 8, 12], job=np.arange(3), size=1)
-    one, other = judge(named.history(400), NOW), judge(alone.history(400), NOW)
+    one, other = judge_lemons(named.history(400), NOW), judge_lemons(alone.history(400), NOW)
     assert one.blame[0] < other.blame[0]
     assert one.probability[0] < other.probability[0]
 
@@ -284,7 +284,7 @@ def test_a_user_who_crashes_everywhere_alike_is_to_blame_himself() -> None:
             rows.add(Kind.FAILURE, 0, BEGAN + day * DAY_S, user=1, size=1)
             if also_elsewhere:
                 rows.add(Kind.FAILURE, np.array([70, 71, 72]), BEGAN + day * DAY_S + 7200, user=1, size=1)
-        return judge(rows.history(400), NOW)
+        return judge_lemons(rows.history(400), NOW)
 
     assert fleet(also_elsewhere=False).probability[0] > 0.9
     assert fleet(also_elsewhere=True).probability.max() < 0.3
@@ -296,6 +296,6 @@ def test_what_hits_many_nodes_at_once_is_no_nodes_own() -> None:
         rows.add(Kind.FAILURE, np.arange(100, 120), BEGAN + day * DAY_S + np.linspace(0, 120, 20))
         # Removed one after the other in the hours after: still the same cause.
         rows.add(Kind.REMOVED, np.arange(100, 120), BEGAN + day * DAY_S + 3600 * np.linspace(1, 20, 20))
-    found = judge(rows.history(400), NOW)
+    found = judge_lemons(rows.history(400), NOW)
     assert found.blame[100:120].max() < 0.5
     assert found.probability.max() < 0.2

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bench.lemon_fleets import BEGAN, Rows
-from remediator.detection.lemons import DAY_S, Judged, Kind, Mark, judge
+from remediator.detection.lemons import DAY_S, Judged, Kind, Mark, judge_lemons
 from remediator.detection.lemons.failure_record import out_of_service
 
 NOW = BEGAN + 28 * DAY_S
@@ -29,7 +29,7 @@ def test_lemons_do_not_make_a_fleet_look_small_of_which_only_failures_are_told()
     scattered(rows, 5, 20, days=7)
     sick(rows, range(3), (1, 4))
     sick(rows, range(3, 5), (1, 3, 5))
-    found = judge(rows.history(25), BEGAN + 7 * DAY_S)
+    found = judge_lemons(rows.history(25), BEGAN + 7 * DAY_S)
     assert found.fleet_nodes > 150
     assert found.probability[3:5].min() > 0.5 > found.probability[5:].max()
 
@@ -39,7 +39,7 @@ def test_a_record_of_xids_alone_is_one_of_failures() -> None:
         rows = Rows()
         scattered(rows, 3, 40, kind=kind, code=79)
         sick(rows, range(3), (2, 6, 11, 15, 20, 26), kind=kind, code=79)
-        return judge(rows.history(43), NOW)
+        return judge_lemons(rows.history(43), NOW)
 
     by_xids, by_failures = told(Kind.XID), told(Kind.FAILURE)
     assert by_xids.probability[:3].min() > 0.9
@@ -53,7 +53,7 @@ def test_halved_blame_everywhere_is_no_smaller_fleet() -> None:
         rows = Rows()
         scattered(rows, 2, 40, size=size)
         sick(rows, range(2), (2, 8, 14, 20), size=size)
-        return judge(rows.history(42), NOW)
+        return judge_lemons(rows.history(42), NOW)
 
     assert told(4.0).fleet_nodes == pytest.approx(told(np.nan).fleet_nodes, rel=0.02)
 
@@ -66,7 +66,7 @@ def test_who_is_cordoned_without_an_end_has_not_been_quiet_since() -> None:
         if cordoned:
             rows.add(Kind.CORDONED, 0, BEGAN + 5.1 * DAY_S)
             rows.add(Kind.CORDONED, np.arange(1, 5), BEGAN + 6 * DAY_S)
-        return float(judge(rows.history(400), NOW).probability[0])
+        return float(judge_lemons(rows.history(400), NOW).probability[0])
 
     assert chance(cordoned=True) > chance(cordoned=False) + 0.1
 
@@ -104,7 +104,7 @@ def test_the_user_whose_jobs_crash_on_all_their_nodes_is_to_blame_also_where_eac
         when = BEGAN + DAY_S * (1 + 25 * rng.random())
         rows.add(Kind.FAILURE, crashed, when, user=99, job=100 + number, size=4)
     sick(rows, range(1), (3, 7, 12, 16, 21, 25), user=3, job=900)
-    found = judge(rows.history(400), NOW)
+    found = judge_lemons(rows.history(400), NOW)
     assert found.probability[1:12].max() < 0.35
     assert found.probability[0] > 0.5
 
@@ -115,7 +115,7 @@ def test_a_job_that_fails_wherever_it_is_tried_is_to_blame_though_its_size_is_no
         rows.add(Kind.FAILURE, 20 + number, BEGAN + DAY_S * 28 * rng.random(), job=number)
     for tried in range(60):
         rows.add(Kind.FAILURE, tried % 12, BEGAN + DAY_S * (2 + 0.4 * tried), job=77)
-    assert judge(rows.history(400), NOW).probability[:12].max() < 0.35
+    assert judge_lemons(rows.history(400), NOW).probability[:12].max() < 0.35
 
 
 def test_who_fails_often_shows_several_xids_for_that_alone() -> None:
@@ -123,9 +123,9 @@ def test_who_fails_often_shows_several_xids_for_that_alone() -> None:
     codes = np.array([48, 79, 94, 95, 74, 119])
     scattered(rows, 1, 60, kind=Kind.XID, code=np.tile(codes, 10))
     rows.add(Kind.XID, 0, BEGAN + DAY_S * np.array([4.0, 12.0, 20.0]), code=codes[:3])
-    assert judge(rows.history(400), NOW).marks[0, Mark.XID_CODES] < 0.4
+    assert judge_lemons(rows.history(400), NOW).marks[0, Mark.XID_CODES] < 0.4
     # Where the others show one and the same, three are news.
     plain = Rows()
     scattered(plain, 1, 60, kind=Kind.XID, code=79)
     plain.add(Kind.XID, 0, BEGAN + DAY_S * np.array([4.0, 12.0, 20.0]), code=codes[:3])
-    assert judge(plain.history(400), NOW).marks[0, Mark.XID_CODES] > 0.8
+    assert judge_lemons(plain.history(400), NOW).marks[0, Mark.XID_CODES] > 0.8

@@ -34,10 +34,10 @@ LIAR = "liar"
 
 
 class Leader:
-    """One term: an engine, a roster, a watch; the clock is the fleet's."""
+    """One term: an engine, a report registry, a watch; the clock is the fleet's."""
 
     def __init__(self, url: str, fleet: Fleet) -> None:
-        self.fleet, self.clock, self.roster = fleet, ManualClock(fleet.now), ReportRegistry()
+        self.fleet, self.clock, self.report_registry = fleet, ManualClock(fleet.now), ReportRegistry()
         self.engine = DecisionEngine(Journal(url), settings(), SystemClock(), lambda _snapshot: None)
         self.engine.start()
         self._seq = 0
@@ -47,7 +47,7 @@ class Leader:
             known = FindingsReported(at=time.time(), node=name, boot_id="b", active=())
             self.engine.submit_durably(known).result(60)
         past = LemonMonitor(OccurrenceQueries(self.engine._journal.engine), float("inf"))
-        self.watcher = JobWatcher(self.engine, self.roster, self.clock, past)
+        self.watcher = JobWatcher(self.engine, self.report_registry, self.clock, past)
 
     def hear(self, ranks: dict[str, list[RankStatus]]) -> None:
         self._seq += 1
@@ -61,8 +61,8 @@ class Leader:
                     for i in range(self.gpus.get(name, 0))
                 ),
             )  # fmt: skip
-            self.roster.take(report, now)
-        self.watcher.look()
+            self.report_registry.take(report, now)
+        self.watcher.poll_once()
 
     def train(self, rows: int, lies: Sequence[RankStatus] = ()) -> None:
         for _ in range(rows):
@@ -142,9 +142,9 @@ class Broken(JobMonitor):
         raise ArithmeticError
 
     def judgements(
-        self, known: KnownFindings, speaks: Callable[[str], bool], now: float
+        self, known: KnownFindings, has_reported: Callable[[str], bool], now: float
     ) -> list[Callable[[], tuple[Finding, ...]]]:
-        del known, speaks, now
+        del known, has_reported, now
         return [lambda: self.no_such_thing]  # type: ignore[attr-defined]  # the bug
 
 
@@ -210,12 +210,12 @@ def test_what_was_said_of_the_past_and_could_not_be_handed_in_is_not_taken_for_w
     leader = Leader(url, Fleet())
     leader.watcher._past = past = Past(OccurrenceQueries(leader.engine._journal.engine), 0.0)
     past.says = (finding(Severity.ERROR, "", "lemon"),)
-    leader.watcher.look()
+    leader.watcher.poll_once()
     assert past.times == 1
     leader.end()
     leader.engine._queue.maxsize = 1
     leader.engine._queue.put_nowait(None)
-    leader.watcher.look()
+    leader.watcher.poll_once()
     assert past.times == 1
 
 

@@ -206,7 +206,7 @@ def test_rows_that_cannot_be_judged_are_not_tried_for_ever() -> None:
         except OverflowError:
             failed += 1
     assert failed == 1
-    assert passes.standing is not None
+    assert passes.conclusion is not None
 
 
 def test_what_is_told_twice_weighs_once_and_an_old_row_leaves_nothing_to_the_one_in_its_place() -> None:

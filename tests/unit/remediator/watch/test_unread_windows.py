@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from remediator.monitoring.job_monitor import UNHEARD_S, JobMonitor
+from remediator.monitoring.job_monitor import UNREAD_S, JobMonitor
 from remediator.monitoring.step_windows import NodeRankReport
 from tests.unit.remediator.watch.fleet import ROW_S, TRAIN, Fleet
 
@@ -36,16 +36,16 @@ def test_every_window_is_heard_though_few_reports_are_unpacked(lost: int) -> Non
     steps = timings.trace(timings.oldest, timings.frontier + 1).cells["step_s"]
     assert steps.shape == (timings.frontier + 1 - timings.oldest, 16)
     assert not np.isnan(steps).any()
-    assert timings.frontier >= ROWS - 1 - UNHEARD_S / ROW_S - 2 * lost
+    assert timings.frontier >= ROWS - 1 - UNREAD_S / ROW_S - 2 * lost
 
 
 @pytest.mark.parametrize("length", [2.0**52, -1.0, 0.0])
-def test_no_word_of_a_node_keeps_its_windows_unheard_for_long(length: float) -> None:
+def test_no_word_of_a_node_keeps_its_windows_unread_for_long(length: float) -> None:
     fleet, watch = Fleet(nodes=1), JobMonitor(TRAIN)
     (word,) = fleet.say()
     said = [replace(rank, windows=(replace(rank.windows[0], step_s=length),)) for rank in word.ranks]
     watch.take([word._replace(ranks=said)])
-    assert watch.wants(word.node, word.at + UNHEARD_S)
+    assert watch.wants(word.node, word.at + UNREAD_S)
     assert watch.wants(word.node, word.at) is (length <= 0)
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from remediator.model.views import ActionView, IncidentView, Lack, StepView
+from remediator.model.views import ActionView, IncidentView, MissingOutcome, StepView
 from remediator.web.action_grouping import ALIKE_MIN, ActionGroup, group_actions
 from remediator.web.incident_progress import incident_progress_text
 from remediator.web.incident_rows import WORDS_MAX, first_refused_guard
@@ -34,7 +34,7 @@ def test_the_one_that_failed_stands_apart() -> None:
         {"state": "failed"},
         {"detail": "it hangs"},
         {"verb": "cordon"},
-        {"lacks": Lack.TOLD_NOBODY},
+        {"lacks": MissingOutcome.TOLD_NOBODY},
         {"incident": "i"},
     ]
     apart += [{"attempts": 2}, {"why": "ann"}]
@@ -62,6 +62,6 @@ def test_a_guard_is_named_in_one_line(words: str) -> None:
 
 
 def test_an_alert_without_a_receiver_is_no_line_in_the_list_of_incidents() -> None:
-    steps = (StepView("alert: a fan", "succeeded", lacks=Lack.TOLD_NOBODY), StepView("drain", "running"))
+    steps = (StepView("alert: a fan", "succeeded", lacks=MissingOutcome.TOLD_NOBODY), StepView("drain", "running"))
     incident = IncidentView("i", "n", "acting", "t", 1.0, steps=steps)
     assert incident_progress_text(incident) == "step 2 of 2, running: drain"

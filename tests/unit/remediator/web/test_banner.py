@@ -8,11 +8,11 @@ import pytest
 from msgspec.structs import replace
 
 from remediator.fleet.report_registry import ReportRegistry
-from remediator.model.journal_records import HandsOff, NodeRecord
+from remediator.model.journal_records import NodeRecord, OperatorHold
 from remediator.model.override_records import MODE, AlertSilence, ModeOverride
 from remediator.model.plan_steps import Mode
 from remediator.model.rule_conditions import NodeState
-from remediator.model.scheduler_hold import HoldOwner, NodeHold
+from remediator.model.scheduler_hold import HoldOwner, SchedulerNodeState
 from remediator.model.views import StatusView
 from remediator.web.automation_blockers import (
     AutomationBlocker,
@@ -35,17 +35,17 @@ WELL = StatusView("c", "1", "act", 1, "p", 0.0, 9, {}, {}, 1, 2, 0, 0, "ok")
 
 def test_cordons_and_silences_of_people_are_counted_and_no_others() -> None:
     holds = [
-        NodeHold("ours", schedulable=False, owner=HoldOwner.US),
-        NodeHold("theirs", schedulable=False, owner=HoldOwner.OPERATOR),
-        NodeHold("unasked", schedulable=None, owner=HoldOwner.OPERATOR),
-        NodeHold("free", schedulable=True),
+        SchedulerNodeState("ours", schedulable=False, owner=HoldOwner.US),
+        SchedulerNodeState("theirs", schedulable=False, owner=HoldOwner.OPERATOR),
+        SchedulerNodeState("unasked", schedulable=None, owner=HoldOwner.OPERATOR),
+        SchedulerNodeState("free", schedulable=True),
     ]
-    standing = {
+    operator_overrides = {
         MODE: ModeOverride(Mode.ACT, "ann", 1.0),
         "now": AlertSilence("now", "*", "*", 1.0, 20.0, "ann", "why"),
         "over": AlertSilence("over", "*", "*", 1.0, 9.0, "ann", "why"),
     }
-    assert summarize_manual_settings(holds, standing, 10.0) == ManualSettings(cordons=1, silences=1)
+    assert summarize_manual_settings(holds, operator_overrides, 10.0) == ManualSettings(cordons=1, silences=1)
 
 
 def told(node: str, health: Health, ttl_s: float) -> Report:
@@ -53,18 +53,18 @@ def told(node: str, health: Health, ttl_s: float) -> Report:
 
 
 def test_held_silent_and_unknown_nodes_are_counted_once_and_retired_ones_never() -> None:
-    roster = ReportRegistry()
-    roster.take(told("well", Health.HEALTHY, 60.0), 0.0)
-    roster.take(told("unknown", Health.UNKNOWN, 60.0), 0.0)
-    roster.take(told("late", Health.HEALTHY, 5.0), 0.0)
+    report_registry = ReportRegistry()
+    report_registry.take(told("well", Health.HEALTHY, 60.0), 0.0)
+    report_registry.take(told("unknown", Health.UNKNOWN, 60.0), 0.0)
+    report_registry.take(told("late", Health.HEALTHY, 5.0), 0.0)
     records = [
-        NodeRecord("well", hands_off=HandsOff("ann")),
+        NodeRecord("well", hands_off=OperatorHold("ann")),
         NodeRecord("unknown"),
         NodeRecord("late"),
         NodeRecord("never"),
         NodeRecord("retired", state=NodeState.RETIRED),
     ]
-    assert summarize_reports(records, roster, 10.0) == ReportFigures(held=1, silent=2, unknown=1)
+    assert summarize_reports(records, report_registry, 10.0) == ReportFigures(held=1, silent=2, unknown=1)
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def test_plans_that_are_as_far_are_one_row_and_one_further_is_another() -> None:
 
 def test_what_differs_in_what_people_must_know_stays_apart() -> None:
     apart = [
-        {"answer": Answer.HOLD},
+        {"answer": Answer.BLOCKED},
         {"rule": "other"},
         {"state": IncidentState.WAITING},
         {"acknowledged_by": "ann"},

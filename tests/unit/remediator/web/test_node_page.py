@@ -25,8 +25,8 @@ def test_an_operator_is_led_to_approve_to_stop_and_to_the_incident(asking: Insid
     page = Browser(asking).log_in("ann").get("/nodes/n1").body.decode()
     now = page[page.index('id="now"') : page.index('id="machine"')]
     for target in (
-        f"/incidents/{incident}/deeds/approve?what=",
-        "/nodes/n1/deeds/hold",
+        f"/incidents/{incident}/actions/approve?what=",
+        "/nodes/n1/actions/hold",
         f"/incidents/{incident}",
         "/control",
     ):
@@ -36,7 +36,7 @@ def test_an_operator_is_led_to_approve_to_stop_and_to_the_incident(asking: Insid
 def test_a_viewer_is_told_who_may(asking: Inside) -> None:
     page = Browser(asking).log_in("vic").get("/nodes/n1").body.decode()
     assert "An operator can approve or stop the plan" in page
-    assert "/deeds/" not in page
+    assert "/actions/" not in page
 
 
 def test_a_node_without_trouble_offers_nothing_about_it(asking: Inside) -> None:

@@ -136,7 +136,7 @@ def test_a_form_must_come_from_one_of_our_pages(shared: Inside, headers: dict[st
     assert answer.status == (303 if ours else 403)
     browser = Browser(shared).log_in("ann")
     fields = {"csrf": browser.csrf(), "text": "x"}
-    assert browser.post("/nodes/none/deeds/hold", fields, headers).status == (404 if ours else 403)
+    assert browser.post("/nodes/none/actions/hold", fields, headers).status == (404 if ours else 403)
 
 
 def test_anothers_form_does_not_fit(shared: Inside) -> None:
@@ -218,10 +218,10 @@ def test_what_a_proxy_says_twice_it_does_not_say(behind: Inside) -> None:
 
 def test_a_proxys_person_acts_with_their_own_name_and_their_own_forms(behind: Inside) -> None:
     browser = Browser(behind)
-    page = browser.get("/nodes/n1/deeds/hold", ANN)
+    page = browser.get("/nodes/n1/actions/hold", ANN)
     assert page.status == 404  # no node has reported here; the rule let them in
     form = {"sec-fetch-site": "same-origin"}
-    assert browser.post("/nodes/n1/deeds/hold", {"text": "x", "csrf": "0" * 32}, ANN | form).status == 403
+    assert browser.post("/nodes/n1/actions/hold", {"text": "x", "csrf": "0" * 32}, ANN | form).status == 403
 
 
 def test_a_link_from_another_site_is_asked_once_more(shared: Inside) -> None:

@@ -32,7 +32,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Inside]:
     centre.close()
 
 
-PATHS = ["/", "/?by=none&broken=1", "/nodes", "/nodes?match=n1", "/nodes/n1", "/nodes/n1/deeds/hold", "/search?q=n"]
+PATHS = ["/", "/?by=none&broken=1", "/nodes", "/nodes?match=n1", "/nodes/n1", "/nodes/n1/actions/hold", "/search?q=n"]
 
 
 class Outline(HTMLParser):
@@ -103,7 +103,7 @@ def test_the_picture_holds_every_node_once_and_is_sent_once(told: Inside) -> Non
 
 
 def path_to(page: PageEntry) -> str:
-    words = {"node": "n2", "deed": "hold", "job:path": "none"}
+    words = {"node": "n2", "action": "hold", "job:path": "none"}
     return re.sub(r"\{([^}]+)\}", lambda found: words.get(found[1], "none"), page.path)
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from remediator.model.journal_records import Answer, NodeRecord
 from remediator.model.node_location import NodeLocation
 from remediator.model.rule_conditions import NodeState
-from remediator.model.views import Awaited, IncidentView, StepView
+from remediator.model.views import IncidentView, PendingApproval, StepView
 from remediator.model.views_telemetry import SeriesView
 from remediator.web import automation_blockers, csrf_protection, fleet_heatmap, telemetry_plots, template_rendering
 from remediator.web.incident_progress import incident_progress_text, steps_to_come
@@ -156,7 +156,7 @@ def test_a_forms_token_fits_its_own_session_alone(one: str, other: str) -> None:
     assert not csrf_protection.is_csrf_token_valid(other, one) or other == csrf_protection.csrf_token(one)
 
 
-def incident(*steps: tuple[str, str], outcome: str = "", awaits: tuple[Awaited, ...] = ()) -> IncidentView:
+def incident(*steps: tuple[str, str], outcome: str = "", awaits: tuple[PendingApproval, ...] = ()) -> IncidentView:
     told = tuple(StepView(text, state) for text, state in steps)
     return IncidentView("i", "n", "open", "t", 1.0, outcome=outcome, steps=told, awaits=awaits)
 
@@ -165,11 +165,11 @@ def test_progress_in_one_line() -> None:
     half = incident(("cordon", "succeeded"), ("preflight: gate", "running"), ("resume", "pending"))
     assert incident_progress_text(half) == "step 2 of 3, running: preflight: gate"
     assert steps_to_come(half) == ("resume",)
-    assert incident_progress_text(incident(awaits=(Awaited("x", "cordon n"),))) == "awaiting approval: cordon n"
+    assert incident_progress_text(incident(awaits=(PendingApproval("x", "cordon n"),))) == "awaiting approval: cordon n"
     assert incident_progress_text(incident(("cordon", "succeeded"))) == "all 1 steps are done"
     assert incident_progress_text(incident()) == "nothing planned"
     assert incident_progress_text(incident(outcome="t")) == "waiting for an operator"
-    assert incident_progress_text(incident(), Answer.HOLD, "gpu-lost") == "held back by a guard (rule gpu-lost)"
+    assert incident_progress_text(incident(), Answer.BLOCKED, "gpu-lost") == "held back by a guard (rule gpu-lost)"
 
 
 @pytest.mark.parametrize(

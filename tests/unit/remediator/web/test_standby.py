@@ -22,7 +22,7 @@ from remediator.web.web_application import WebApplication
 
 def page(web: WebApplication) -> tuple[int, str]:
     scope = {"type": "http", "method": "GET", "path": "/nodes", "headers": [], "query_string": b""}
-    answer = asyncio.run(web.standing_by(Request(scope), "another replica leads"))
+    answer = asyncio.run(web.show_standby(Request(scope), "another replica leads"))
     return answer.status_code, bytes(answer.body).decode()
 
 
@@ -72,7 +72,7 @@ def test_many_who_ask_at_once_are_one_question_to_the_database(*, away: bool) ->
 
     async def all_at_once() -> set[int]:
         scope = {"type": "http", "method": "GET", "path": "/nodes", "headers": [], "query_string": b""}
-        answers = await asyncio.gather(*(web.standing_by(Request(scope), "x") for _ in range(50)))
+        answers = await asyncio.gather(*(web.show_standby(Request(scope), "x") for _ in range(50)))
         return {answer.status_code for answer in answers}
 
     async def twice() -> None:

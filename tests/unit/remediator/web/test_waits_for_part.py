@@ -54,8 +54,8 @@ def test_an_incident_says_what_to_press_when_the_part_is_in(lost: Inside) -> Non
     text = text_of(Browser(lost).log_in("ann"), page)
     assert "Waiting for a replacement part. After the repair, boot the node" in text
     assert "waiting for a replacement part" in text
-    assert b'href="/nodes/n1/deeds/uncordon"' in Browser(lost).log_in("ann").get(page).body
-    assert b"/deeds/uncordon" not in Browser(lost).log_in("vic").get(page).body
+    assert b'href="/nodes/n1/actions/uncordon"' in Browser(lost).log_in("ann").get(page).body
+    assert b"/actions/uncordon" not in Browser(lost).log_in("vic").get(page).body
     assert "an operator uncordons the node" in text_of(Browser(lost).log_in("vic"), page)
 
 

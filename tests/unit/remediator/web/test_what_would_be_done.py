@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from remediator.model.plan_steps import Mode
-from remediator.model.views import Lack
+from remediator.model.views import MissingOutcome
 from remediator.web import template_rendering
 from remediator.web.incident_progress import step_text
 from tests.unit.remediator.api.in_process_controller import Inside
@@ -37,10 +37,10 @@ def test_a_suspect_is_not_said_to_need_more_where_the_mode_alone_stops_it(watchi
     assert "more must" not in text
 
 
-@pytest.mark.parametrize("lack", list(Lack))
-def test_what_lacks_something_is_no_success(lack: Lack) -> None:
+@pytest.mark.parametrize("lack", list(MissingOutcome))
+def test_what_lacks_something_is_no_success(lack: MissingOutcome) -> None:
     macros = template_rendering._page_environment().get_template("work_macros.html.j2").make_module({"when": str})
     html = str(macros.result("succeeded", lack.text))  # type: ignore[attr-defined]  # made by the template
     assert f">{lack.text or 'succeeded'}<" in html
     assert bool(lack.text) == bool(lack.value)
-    assert ("result-succeeded" in html) == (lack is Lack.NOTHING)
+    assert ("result-succeeded" in html) == (lack is MissingOutcome.NOTHING)

@@ -89,8 +89,8 @@ PAGES = [
     "/incidents?state=open&match=n1",
     "/incidents?state=closed",
     "/incidents/{incident}",
-    "/incidents/{incident}/deeds/resolve",
-    "/incidents/{incident}/deeds/approve",
+    "/incidents/{incident}/actions/resolve",
+    "/incidents/{incident}/actions/approve",
     "/jobs",
     "/jobs?trouble=1",
     "/jobs/{job}",
@@ -110,7 +110,7 @@ PAGES = [
 def test_a_page_comes_whole_and_what_a_node_says_is_text(told: Inside, path: str, who: str) -> None:
     path = path.replace("{incident}", incident_of(told)).replace("{job}", quote(JOB))
     answer = Browser(told).log_in(who).get(path)
-    if who == "vic" and "/deeds/" in path:
+    if who == "vic" and "/actions/" in path:
         assert answer.status == 403
         return
     assert answer.status == 200, answer.body
@@ -165,23 +165,23 @@ def test_an_incident_goes_through_a_persons_hands(centre: Inside) -> None:
     page = f"/incidents/{name}"
     assert "Awaiting approval" in text_of(browser, page)
     assert "Unassigned" in text_of(browser, page)
-    fields = form(browser, page, f"{page}/deeds/acknowledge")
-    answer = browser.post(f"{page}/deeds/acknowledge", fields)
+    fields = form(browser, page, f"{page}/actions/acknowledge")
+    answer = browser.post(f"{page}/actions/acknowledge", fields)
     assert (answer.status, answer.headers["location"]) == (303, f"{page}?done=acknowledge")
     assert "Assigned to ann" in text_of(browser, page)
-    note = form(browser, page, f"{page}/deeds/note", text=f"the cable {EVIL}")
+    note = form(browser, page, f"{page}/actions/note", text=f"the cable {EVIL}")
     for _ in range(2):  # sent twice by a nervous finger
-        assert browser.post(f"{page}/deeds/note", note).status == 303
+        assert browser.post(f"{page}/actions/note", note).status == 303
     assert text_of(browser, page).count("the cable <script>") == 1  # in the timeline
-    resolve = form(browser, f"{page}/deeds/resolve", f"{page}/deeds/resolve", text="it was the cable")
-    late = browser.post(f"{page}/deeds/resolve", {**resolve, "seen": fields["seen"]})
+    resolve = form(browser, f"{page}/actions/resolve", f"{page}/actions/resolve", text="it was the cable")
+    late = browser.post(f"{page}/actions/resolve", {**resolve, "seen": fields["seen"]})
     assert late.status == 412  # somebody looked after it meanwhile
     assert "has changed since you read it" in Outline(late.body).text
-    assert browser.post(f"{page}/deeds/resolve", resolve).status == 303
+    assert browser.post(f"{page}/actions/resolve", resolve).status == 303
     assert "resolved by ann: it was the cable" in text_of(browser, page)
     assert name in text_of(browser, "/incidents?state=closed")
-    reopen = form(browser, f"{page}/deeds/reopen", f"{page}/deeds/reopen")
-    assert browser.post(f"{page}/deeds/reopen", reopen).status == 303
+    reopen = form(browser, f"{page}/actions/reopen", f"{page}/actions/reopen")
+    assert browser.post(f"{page}/actions/reopen", reopen).status == 303
     until(lambda: name in centre.service.engine.snapshot.incidents, "it is open again")
 
 
@@ -191,7 +191,7 @@ def test_what_waits_says_whom_it_hits_and_is_approved(centre: Inside) -> None:
     assert "Awaiting approval 1" in text
     assert "Node n1" in text
     assert "1 of its 1 node, 16 ranks in all" in text
-    ask = f"/incidents/{name}/deeds/approve"
+    ask = f"/incidents/{name}/actions/approve"
     fields = form(browser, ask, ask)
     assert browser.post(ask, {**fields, "what": "something else"}).status == 409
     assert browser.post(ask, fields).status == 303
@@ -205,7 +205,7 @@ def test_what_waits_can_be_approved_also_where_nobody_knows_whom_it_hits(
     def fails(*_: object) -> None:
         raise KeyError(EVIL)
 
-    browser, ask = Browser(centre).log_in("ann"), f"/incidents/{incident_of(centre)}/deeds/approve"
+    browser, ask = Browser(centre).log_in("ann"), f"/incidents/{incident_of(centre)}/actions/approve"
     monkeypatch.setattr(plan_impact, "compute_blast_radius", fails)
     text = text_of(browser, ask)
     assert "Impact unknown: KeyError" in text
@@ -316,7 +316,7 @@ def test_a_post_mortem_stays_in_its_sandbox(told: Inside) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["/incidents/none", "/incidents/none/postmortem", "/incidents/none/deeds/resolve", "/incidents/x/deeds/havoc"],
+    ["/incidents/none", "/incidents/none/postmortem", "/incidents/none/actions/resolve", "/incidents/x/actions/havoc"],
 )
 def test_what_is_not_there_is_an_error_page(told: Inside, path: str) -> None:
     answer = Browser(told).log_in("ann").get(path)

@@ -13,7 +13,7 @@ from remediator.fleet.report_registry import ReportRegistry
 from remediator.model.job_share import JobShare, build_job_shares
 from remediator.model.journal_records import Incident, JobRef, NodeRecord
 from remediator.model.plan_steps import Step, StepRun, Verb
-from remediator.model.views import ActionView, DecisionView, IncidentView, Lack, StatusView
+from remediator.model.views import ActionView, DecisionView, IncidentView, MissingOutcome, StatusView
 from remediator.web import rank_heatmap
 from remediator.web.action_grouping import group_actions
 from remediator.web.blast_radius import compute_blast_radius, count_job_nodes
@@ -109,7 +109,9 @@ def test_a_timeline_keeps_every_action(made: list[tuple[str, float, float | None
 
 
 def test_an_alert_that_reached_nobody_has_not_succeeded() -> None:
-    alert = ActionView("a", "alert", "n1", "succeeded", AT, AT + 9, finished_at=AT + 0.5, lacks=Lack.TOLD_NOBODY)
+    alert = ActionView(
+        "a", "alert", "n1", "succeeded", AT, AT + 9, finished_at=AT + 0.5, lacks=MissingOutcome.TOLD_NOBODY
+    )
     assert (
         build_incident_timeline(IncidentView("i", "n1", "open", "t", AT, actions=(alert,)))[-1].text
         == "alert not delivered after 500 ms"
@@ -164,12 +166,12 @@ def test_every_rank_has_a_square(told: list[tuple[int, float, bool]]) -> None:
 
 @pytest.mark.parametrize("nodes", [1, 64, 65, 700, 12_500])
 def test_windows_are_unpacked_of_some_ranks_from_everywhere(nodes: int) -> None:
-    roster = ReportRegistry()
+    report_registry = ReportRegistry()
     windows = (StepWindow(0, 8, 8, 1.0),)
     for n in range(nodes):
         own = [status(8 * n + local, windows=windows) for local in range(8)]
         told = (*own, RankStatus("other", 0, n, nodes, 1, 5, "step", AT, windows=windows))
-        roster.take(
+        report_registry.take(
             Report(
                 version=1,
                 node=f"n{n:05}",
@@ -183,7 +185,7 @@ def test_windows_are_unpacked_of_some_ranks_from_everywhere(nodes: int) -> None:
             ),
             AT,
         )
-    found = rank_heatmap.sample_ranks_with_windows(roster.entries(), JobRef("a", 0))
+    found = rank_heatmap.sample_ranks_with_windows(report_registry.entries(), JobRef("a", 0))
     assert min(8 * nodes, rank_heatmap.SAMPLE // 2) <= len(found) <= rank_heatmap.SAMPLE
     assert {rank.job for rank in found} == {"a"}
     assert all(rank.windows for rank in found)

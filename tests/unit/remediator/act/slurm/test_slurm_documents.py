@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from remediator.model.scheduler_hold import HoldOwner, NodeHold
+from remediator.model.scheduler_hold import HoldOwner, SchedulerNodeState
 from remediator.schedulers.slurm import json_documents, scontrol_text
 from remediator.schedulers.slurm.drain_ownership import describe_slurm_hold, is_partly_reserved, jobs_by_node
 from remediator.schedulers.slurm.json_documents import DocumentError
@@ -50,15 +50,19 @@ def test_every_version_reads_the_same(path: Path) -> None:
     assert running == {"node1": ("5",), "node2": ("5", "7_1", "9+0")}
     nodes = {node.name: node for node in json_documents.parse_nodes_json(raw)}
     holds = {name: describe_slurm_hold(node, running.get(name, ())) for name, node in nodes.items()}
-    away = NodeHold("node4", schedulable=False, drained=True, owner=HoldOwner.SCHEDULER, reason="Not responding")
-    theirs = NodeHold("node6", schedulable=False, drained=True, owner=HoldOwner.OPERATOR, reason="fan replacement")
+    away = SchedulerNodeState(
+        "node4", schedulable=False, drained=True, owner=HoldOwner.SCHEDULER, reason="Not responding"
+    )
+    theirs = SchedulerNodeState(
+        "node6", schedulable=False, drained=True, owner=HoldOwner.OPERATOR, reason="fan replacement"
+    )
     ours = "gpu-healthd: inc-1 XID 79"
     assert [holds[f"node{number}"] for number in (1, 2, 3, 4, 5, 6)] == [
-        NodeHold("node1", schedulable=False, owner=HoldOwner.US, reason=ours, jobs=("5",)),
-        NodeHold("node2", schedulable=True, jobs=("5", "7_1", "9+0")),
-        NodeHold("node3", schedulable=True),
+        SchedulerNodeState("node1", schedulable=False, owner=HoldOwner.US, reason=ours, jobs=("5",)),
+        SchedulerNodeState("node2", schedulable=True, jobs=("5", "7_1", "9+0")),
+        SchedulerNodeState("node3", schedulable=True),
         away,
-        NodeHold("node5", schedulable=True),
+        SchedulerNodeState("node5", schedulable=True),
         theirs,
     ]
     assert holds["node7"].schedulable is None

@@ -8,7 +8,7 @@ from typing import Any, cast
 from remediator.engine.decision_engine import DecisionEngine, StateSnapshot
 from remediator.execution.action_executor import ActionExecutor
 from remediator.model.journal_records import NodeRecord
-from remediator.model.scheduler_hold import NodeHold
+from remediator.model.scheduler_hold import SchedulerNodeState
 from remediator.notifications.action_dispatcher import ActionDispatcher
 from remediator.schedulers.slurm.slurm_scheduler import SlurmScheduler
 from vocabulary.clock import SystemClock
@@ -24,8 +24,8 @@ class Remembering(SlurmScheduler):
     def remember(self, held: Mapping[str, float]) -> None:
         self.told = held
 
-    def observe(self, nodes: Collection[str]) -> dict[str, NodeHold]:
-        return {node: NodeHold(node, None) for node in nodes}
+    def observe(self, nodes: Collection[str]) -> dict[str, SchedulerNodeState]:
+        return {node: SchedulerNodeState(node, None) for node in nodes}
 
 
 class Board:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from remediator.model.journal_records import NodeRecord
 from remediator.model.node_location import NodeLocation
 from remediator.model.rule_conditions import NodeState
-from remediator.model.scheduler_hold import ActionResult, HoldOwner, NodeHold
+from remediator.model.scheduler_hold import ActionResult, HoldOwner, SchedulerNodeState
 from remediator.schedulers.slurm.controller_protocol import CommandDeadline, SlurmError
 from remediator.schedulers.slurm.slurm_options import SlurmOptions
 from remediator.schedulers.slurm.slurm_records import Reservation, SlurmJob, SlurmNode
@@ -174,7 +174,7 @@ def test_a_slurm_that_does_not_answer_is_left_alone_longer_each_time() -> None:
     while len(asked_at) < 9:
         before = slurm.asked
         # Word for word the same, also between two questions: what is new goes into the controller's record.
-        assert scheduler.observe(["n1"]) == {"n1": NodeHold("n1", None, reason=slurm.away)}
+        assert scheduler.observe(["n1"]) == {"n1": SchedulerNodeState("n1", None, reason=slurm.away)}
         if slurm.asked > before:
             asked_at.append(clock.monotonic() - begun)
         clock.advance(0.25)
@@ -218,7 +218,8 @@ def test_a_drain_that_slurm_forgot_is_not_taken_for_lifted() -> None:
     hold = scheduler.observe(["n1"])["n1"]
     assert (hold.schedulable, hold.known) == (None, False)
     assert "lost the drain of n1" in hold.reason
-    assert scheduler.observe(["n1"])["n1"] == NodeHold("n1", schedulable=True)  # told once: whoever holds asks again
+    # Told once: whoever holds asks again.
+    assert scheduler.observe(["n1"])["n1"] == SchedulerNodeState("n1", schedulable=True)
 
 
 def test_each_forgotten_drain_is_known_where_the_nodes_are_looked_at_one_by_one() -> None:
@@ -396,4 +397,4 @@ def test_a_node_without_work_that_is_reserved_or_lacks_gpus_is_no_spare() -> Non
 
 
 def test_a_free_node_is_seen_as_before() -> None:
-    assert centre(Slurm())[0].observe(["n1"]) == {"n1": NodeHold("n1", schedulable=True)}
+    assert centre(Slurm())[0].observe(["n1"]) == {"n1": SchedulerNodeState("n1", schedulable=True)}

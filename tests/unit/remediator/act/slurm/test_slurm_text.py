@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remediator.model.node_location import NodeLocation
-from remediator.model.scheduler_hold import HoldOwner, NodeHold
+from remediator.model.scheduler_hold import HoldOwner, SchedulerNodeState
 from remediator.schedulers.slurm.drain_ownership import describe_slurm_hold, is_partly_reserved, jobs_by_node
 from remediator.schedulers.slurm.scontrol_text import (
     parse_scontrol_job,
@@ -24,7 +24,7 @@ from vocabulary.text.slurm_hostlist import expand_hostlist
 RECORDED = Path(__file__).parents[4] / "golden" / "slurm" / "22.05"
 
 
-def record(state: str, reason: str = "") -> NodeHold:
+def record(state: str, reason: str = "") -> SchedulerNodeState:
     tail = f" Reason={reason} [root@2026-11-20T22:36:14]" if reason else ""
     (node,) = parse_scontrol_nodes(f"NodeName=n1 Arch=x86_64 OS=Linux 6.1 State={state} ThreadsPerCore=1{tail}\n")
     return describe_slurm_hold(node, ())
@@ -35,16 +35,16 @@ def test_what_slurm_22_05_prints_is_read() -> None:
     nodes = {node.name: node for node in parse_scontrol_nodes((RECORDED / "scontrol_nodes.txt").read_text())}
     holds = {name: describe_slurm_hold(node, running.get(name, ())) for name, node in nodes.items()}
     assert list(holds) == ["node1", "node2", "node3", "node4", "node5"]
-    assert holds["node1"] == NodeHold(
+    assert holds["node1"] == SchedulerNodeState(
         "node1",
         schedulable=False,
         owner=HoldOwner.US,
         reason="gpu-healthd: inc-1 XID 79 State=IDLE Reason=x",
         jobs=("5",),
     )
-    assert holds["node2"] == NodeHold("node2", schedulable=True, jobs=("5",))
-    assert holds["node3"] == NodeHold("node3", schedulable=True, jobs=("6_1",))
-    assert holds["node4"] == NodeHold(
+    assert holds["node2"] == SchedulerNodeState("node2", schedulable=True, jobs=("5",))
+    assert holds["node3"] == SchedulerNodeState("node3", schedulable=True, jobs=("6_1",))
+    assert holds["node4"] == SchedulerNodeState(
         "node4", schedulable=False, drained=True, owner=HoldOwner.OPERATOR, reason="fan replacement"
     )
     assert holds["node5"].reason == "first line NodeName=node1 State=IDLE Größe"

@@ -99,8 +99,8 @@ def test_too_many_for_a_pager_are_one_matter_that_ends_with_the_last_of_them(
         box.put(message(n))
     box.start(standing(open_ones))
     until(lambda: len(peer.got) == 2)
-    until(lambda: len(store.told("p")) == 5)
-    summed = [item for item in store.told("p") if item.thread.startswith("msg_")]
+    until(lambda: len(store.unresolved("p")) == 5)
+    summed = [item for item in store.unresolved("p") if item.thread.startswith("msg_")]
     assert len(summed) == 4
     open_ones.difference_update({item.message.incident for item in summed})
     until(lambda: len(peer.got) == 3)

@@ -82,7 +82,7 @@ def test_an_incident_that_is_over_is_said_to_be_over_once(peer: Peer, outbox: Ma
     until(lambda: len([i for i in sent(store) if i.phase.value == "resolve"]) == 2)
     said = [json.loads(body)["text"] for _, _, body in peer.got]
     assert sum("resolved: fatal: n1" in text for text in said) == 1 or any("1 resolved" in text for text in said)
-    assert store.told("chat") == []
+    assert store.unresolved("chat") == []
     assert store.waiting("chat") == []
 
 

@@ -93,7 +93,7 @@ def test_a_pager_takes_it_as_the_same_matter_even_where_the_first_was_one_of_man
     for number in (1, 2, 3):
         box.put(message(number))
     box.start(standing({"inc-1", "inc-2", "inc-3"}))
-    until(lambda: len(store.told("p")) == 3)
+    until(lambda: len(store.unresolved("p")) == 3)
     key = json.loads(peer.got[0][2])["dedup_key"]
     assert key.startswith("msg_")
     before = len(peer.got)
