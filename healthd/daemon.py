@@ -217,7 +217,7 @@ class Daemon:
     def _metrics(self, xids: Sequence[str]) -> Page:
         with_dcgm_names = self._config.exporter.dcgm_names
         return make_page_renderer(
-            lambda: self.status, self._waiting.count, with_dcgm_names=with_dcgm_names, grave_xids=xids
+            lambda: self.status, self._waiting.count, with_dcgm_names=with_dcgm_names, critical_xids=xids
         )
 
     def _wait(self) -> None:

@@ -100,7 +100,9 @@ class ServiceThreads:
         self._evidence_files = EvidenceFiles(config.state_dir / "evidence")
         connect = partial(ControllerClient, config.remediator, config.node)
         self._hazards = HazardPublisher(str(config.beacon_dir), connect, lambda: loop.status, host.clock)
-        self._inbox = OrderInbox(config.remediator, config.node, orders, host.clock, self._ordered, self._uplink.wish)
+        self._inbox = OrderInbox(
+            config.remediator, config.node, orders, host.clock, self._ordered, self._uplink.request_telemetry
+        )
 
     @property
     def heard_at(self) -> float | None:

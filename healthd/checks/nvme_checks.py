@@ -14,7 +14,7 @@ from vocabulary.identity import Component, ComponentKind
 
 CHECK = "nvme"
 WARNINGS = {1: "spare blocks run out", 2: "too hot or too cold", 4: "unreliable", 8: "read-only", 16: "no backup power"}
-GRAVE = 4 | 8  # data on it is no longer safe, or it is read-only
+UNSAFE_BITS = 4 | 8  # data on it is no longer safe, or it is read-only
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -43,7 +43,7 @@ class NvmeCheck:
         limits = self._limits
         bits = disk.critical_bits
         words = [text for bit, text in WARNINGS.items() if (bits or 0) & bit]
-        grave = Severity.ERROR if (bits or 0) & GRAVE else Severity.WARNING
+        severity = Severity.ERROR if (bits or 0) & UNSAFE_BITS else Severity.WARNING
         growth = self._errors.add(disk.name, disk.media_errors, now.monotonic)
         gone = self._gone.judge(disk.name, disk.state != "live", now.monotonic)
         worn = None if disk.used_percent is None else disk.used_percent >= limits.used_percent
@@ -56,7 +56,7 @@ class NvmeCheck:
         wear, errors = {"used_percent": disk.used_percent}, {"errors": growth}
         return [
             *_judge_disk(gone, disk, "not_live", state, now, severity=Severity.ERROR),
-            *_judge_disk(critical, disk, "critical", said, now, severity=grave, evidence={"bits": bits}),
+            *_judge_disk(critical, disk, "critical", said, now, severity=severity, evidence={"bits": bits}),
             *_judge_disk(worn, disk, "worn", "it has reached its rated life", now, evidence=wear),
             *_judge_disk(losing, disk, "media_errors", "it has lost data", now, evidence=errors),
         ]

@@ -42,9 +42,11 @@ class ThrottleCheck:
 
     def judge(self, gpus: Sequence[GpuState], now: Moment) -> list[LevelFact]:
         """Return a fact per lasting reason, and one for heat that comes and goes between samples."""
-        return [fact for state in gpus for fact in (*self._standing(state, now), *self._thermal(state, now))]
+        return [
+            fact for state in gpus for fact in (*self._judge_active_reasons(state, now), *self._thermal(state, now))
+        ]
 
-    def _standing(self, state: GpuState, now: Moment) -> list[LevelFact]:
+    def _judge_active_reasons(self, state: GpuState, now: Moment) -> list[LevelFact]:
         mask = state.latest.throttle_mask
         facts: list[LevelFact] = []
         for code, summary in _FAULTS.items():

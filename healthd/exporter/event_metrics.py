@@ -26,7 +26,7 @@ def list_critical_xids(catalogue: Catalogue) -> tuple[str, ...]:
     return tuple(str(code) for code, entry in sorted(catalogue.xids.items()) if entry.severity in grave)
 
 
-def export_events(status: Status, grave_xids: Sequence[str] = ()) -> Iterator[Metric]:
+def export_events(status: Status, critical_xids: Sequence[str] = ()) -> Iterator[Metric]:
     """Return Xids by GPU and code, everything else by component; each with the time it was last seen.
 
     Each GPU has a counter for `list_critical_xids` from the beginning.
@@ -47,7 +47,7 @@ def export_events(status: Status, grave_xids: Sequence[str] = ()) -> Iterator[Me
     )
     seen = {(e.component.pci, e.code) for e in xids if not e.injected}
     for gpu in status.gpus:
-        for code in (code for code in grave_xids if (gpu.pci, code) not in seen):
+        for code in (code for code in critical_xids if (gpu.pci, code) not in seen):
             counter.add_metric([str(gpu.index), gpu.uuid, gpu.pci, code, "false"], 0)
     yield from (counter, last)
     yield _make_xid_totals(status, xids)

@@ -64,17 +64,17 @@ def make_page_renderer(
     waiting: Callable[[], int],
     *,
     with_dcgm_names: bool = False,
-    grave_xids: Sequence[str] = (),
+    critical_xids: Sequence[str] = (),
 ) -> Page:
     """Return a function that renders the current page, for an Accept header.
 
-    `grave_xids` are codes that have a counter at 0 before they were ever seen.
+    `critical_xids` are codes that have a counter at 0 before they were ever seen.
     """
 
     def render(accept: str) -> tuple[str, bytes]:
         openmetrics = wants_openmetrics(accept)
         families = [
-            *_collect_families(status(), waiting(), grave_xids, with_dcgm_names=with_dcgm_names),
+            *_collect_families(status(), waiting(), critical_xids, with_dcgm_names=with_dcgm_names),
             *export_process(),
         ]
         return OPENMETRICS_TYPE if openmetrics else TEXT_TYPE, write_page(families, openmetrics=openmetrics)
@@ -83,10 +83,10 @@ def make_page_renderer(
 
 
 def _collect_families(
-    status: Status, waiting: int, grave_xids: Sequence[str], *, with_dcgm_names: bool
+    status: Status, waiting: int, critical_xids: Sequence[str], *, with_dcgm_names: bool
 ) -> Iterator[Metric]:
     yield from export_node(status, waiting)
-    yield from export_events(status, grave_xids)
+    yield from export_events(status, critical_xids)
     yield from export_jobs(status)
     yield from export_gpus(status)
     yield from export_preflights(status)

@@ -69,7 +69,7 @@ class GpuSweeper:
         last_look = looking and not self._looks
         often, rarely = self._often.turns(began), self._rarely.turns(began)
         readings = [
-            device.read(often=looking or number in often, grave=last_look, rarely=number in rarely)
+            device.read(often=looking or number in often, faults=last_look, rarely=number in rarely)
             for number, device in enumerate(self._devices)
         ]
         return {"type": "Sweep", "at": time.time(), "seconds": time.monotonic() - began, "readings": readings}

@@ -29,7 +29,7 @@ class GpuDevice:
         self._handle: Any = None
         self._absent: set[str] = set()
         self._sweep, self._often = reading_tiers.list_sweep_readings(), reading_tiers.list_frequent_readings()
-        self._grave, self._rarely = reading_tiers.list_rare_fault_readings(), reading_tiers.list_rare_readings()
+        self._faults, self._rarely = reading_tiers.list_rare_fault_readings(), reading_tiers.list_rare_readings()
 
     def names(self) -> Message | None:
         """Return the fields of a `Gpu`; None if it does not report them."""
@@ -65,11 +65,11 @@ class GpuDevice:
             return None
         return None if errors else (uuid, tuple(parts.get("mig_devices", ())))
 
-    def read(self, *, often: bool, grave: bool, rarely: bool) -> Message:
-        """Return the cheap readings and those of the requested tiers; `rarely` includes `grave`."""
+    def read(self, *, often: bool, faults: bool, rarely: bool) -> Message:
+        """Return the cheap readings and those of the requested tiers; `rarely` includes `faults`."""
         readings = list(self._sweep)
         readings += self._often if often else []
-        readings += self._grave if grave or rarely else []
+        readings += self._faults if faults or rarely else []
         readings += self._rarely if rarely else []
         try:
             self.handle()

@@ -30,7 +30,7 @@ def main(arguments: list[str]) -> int:
     device = GpuDevice(index, call_page)
     device.names()
     device.constants()
-    device.read(often=True, grave=True, rarely=True)
+    device.read(often=True, faults=True, rarely=True)
     os.write(1, b"answered\n")
     return 0
 

@@ -32,7 +32,7 @@ _log = logging.getLogger("healthd.orders")
 class OrderInbox:
     """The polling thread.
 
-    Calls `on_order` once per new order, after it is durable, and `on_wish` per telemetry request.
+    Calls `on_order` once per new order, after it is durable, and `on_telemetry_request` per telemetry request.
     """
 
     def __init__(
@@ -42,14 +42,14 @@ class OrderInbox:
         orders: OrderStore,
         clock: Clock,
         on_order: Callable[[], None],
-        on_wish: Callable[[TelemetryRequest], None] = lambda _: None,
+        on_telemetry_request: Callable[[TelemetryRequest], None] = lambda _: None,
     ) -> None:
         self._config = config
         self._node = node
         self._orders = orders
         self._clock = clock
         self._on_order = on_order
-        self._on_wish = on_wish
+        self._on_telemetry_request = on_telemetry_request
         self._stop = threading.Event()
 
     def stop(self) -> None:
@@ -91,7 +91,7 @@ class OrderInbox:
         new = 0
         received = controller.orders(known, wait_s)
         if received.telemetry is not None:
-            self._on_wish(received.telemetry)
+            self._on_telemetry_request(received.telemetry)
         failed: DatabaseFull | DatabaseCorrupt | None = None
         for order in received.orders:
             try:

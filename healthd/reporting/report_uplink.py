@@ -90,9 +90,9 @@ class ReportUplink:
         """Report a change now. Callable from any thread."""
         self._news.set()
 
-    def wish(self, wish: TelemetryRequest) -> None:
+    def request_telemetry(self, request: TelemetryRequest) -> None:
         """Report now, with telemetry, because someone is viewing this node. Callable from any thread."""
-        self._watched.take(wish)
+        self._watched.take(request)
         self.wake()
 
     def look_after_urgent(self) -> None:

@@ -26,36 +26,36 @@ class TelemetrySubscription:
         self._part = part
         self._clock = clock
         self._lock = threading.Lock()
-        self._wish: TelemetryRequest | None = None
+        self._request: TelemetryRequest | None = None
         self._heard_at = 0.0  # monotonic
 
-    def take(self, wish: TelemetryRequest) -> None:
+    def take(self, request: TelemetryRequest) -> None:
         """Accept a request from the controller."""
         with self._lock:
-            self._wish, self._heard_at = wish, self._clock.monotonic()
+            self._request, self._heard_at = request, self._clock.monotonic()
 
     def end(self) -> None:
         """End the subscription."""
         with self._lock:
-            self._wish = None
+            self._request = None
 
-    def apply_reply(self, told: Told, wish: TelemetryRequest | None) -> None:
-        """Process the controller's answer `wish` to a report that carried `told`.
+    def apply_reply(self, told: Told, request: TelemetryRequest | None) -> None:
+        """Process the controller's answer `request` to a report that carried `told`.
 
-        No wish ends the subscription, unless the report carried no telemetry: then the answer may predate the request.
+        No request ends the subscription, unless the report carried no telemetry: then the answer may predate the request.
         """
-        if wish is not None:
-            self.take(wish)
+        if request is not None:
+            self.take(request)
         elif told is not msgspec.UNSET:
             self.end()
 
     def interval_s(self, usual_s: float) -> float:
         """Return the seconds until the next report."""
-        return usual_s if self._standing() is None else min(usual_s, REPORTS_APART_S)
+        return usual_s if self._covered_s() is None else min(usual_s, REPORTS_APART_S)
 
     def told(self) -> Told:
         """Return the telemetry for a report made now."""
-        back_s = self._standing()
+        back_s = self._covered_s()
         if back_s is None:
             return msgspec.UNSET
         try:
@@ -65,13 +65,13 @@ class TelemetrySubscription:
             self.end()
             return msgspec.UNSET
 
-    def _standing(self) -> float | None:
+    def _covered_s(self) -> float | None:
         """Return how many seconds back the request reaches now; None if there is none."""
         with self._lock:
-            if self._wish is None:
+            if self._request is None:
                 return None
             age_s = self._clock.monotonic() - self._heard_at
-            if age_s >= min(self._wish.lasts_s, REQUEST_S_MAX):
-                self._wish = None
+            if age_s >= min(self._request.lasts_s, REQUEST_S_MAX):
+                self._request = None
                 return None
-            return self._wish.back_s + age_s
+            return self._request.back_s + age_s

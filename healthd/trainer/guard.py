@@ -294,7 +294,7 @@ class Guard:
         assert self._go_back is not None  # noqa: S101 - no vote without it
         try:
             self._go_back(before_step)
-        except Exception as error:  # noqa: BLE001 - a loop's own deed, of any make: the ranks leave all the same
+        except Exception as error:  # noqa: BLE001 - a loop's own action, of any make: the ranks leave all the same
             log_without_blocking(logging.ERROR, "cannot go back before step %d", before_step, error=error)
             self._fail(f"cannot go back: {type(error).__name__}: {error}", ExitCode.NEVER_AGAIN)
         self._in_order = True

@@ -29,8 +29,8 @@ def log_without_blocking(level: int, message: str, *words: object, error: BaseEx
     thread.join(SAY_SECONDS)
 
 
-def run_within(seconds: float, name: str, deed: Callable[[], None]) -> bool:
-    """Run `deed` in its own thread and wait at most `seconds`.
+def run_within(seconds: float, name: str, action: Callable[[], None]) -> bool:
+    """Run `action` in its own thread and wait at most `seconds`.
 
     Returns:
         Whether it finished without an exception. A hanging one is abandoned.
@@ -39,7 +39,7 @@ def run_within(seconds: float, name: str, deed: Callable[[], None]) -> bool:
 
     def run() -> None:
         try:
-            deed()
+            action()
             finished.append(True)
         except Exception:  # noqa: BLE001 - the process is leaving: nothing that goes wrong may stop that
             _log.warning("%s failed; exiting anyway", name, exc_info=True)
@@ -88,19 +88,19 @@ _last_words: list[Callable[[], None]] = []
 
 
 @contextmanager
-def register_final_action(deed: Callable[[], None]) -> Iterator[None]:
-    """Run `deed` before an aborted rank of a condemned node ends inside this block, where no `Leave` can unwind it."""
-    _last_words.append(deed)
+def register_final_action(action: Callable[[], None]) -> Iterator[None]:
+    """Run `action` before an aborted rank of a condemned node ends inside this block, where no `Leave` can unwind it."""
+    _last_words.append(action)
     try:
         yield
     finally:
-        _last_words.remove(deed)
+        _last_words.remove(action)
 
 
 def run_final_actions() -> None:
     """Run the actions of `register_final_action`, newest first."""
-    for deed in reversed(_last_words):
-        deed()
+    for action in reversed(_last_words):
+        action()
 
 
 class ExitGuard:

@@ -153,9 +153,9 @@ class RendezvousClient:
         """Whether the launcher has said that there will be no further generation."""
         return bool(self._stopped)
 
-    def on_change(self, deed: Callable[[], None]) -> None:
-        """Call `deed` in the reading thread at each new generation and at the end; it must not wait for the caller's lock."""
-        self._on_change = deed
+    def on_change(self, action: Callable[[], None]) -> None:
+        """Call `action` in the reading thread at each new generation and at the end; it must not wait for the caller's lock."""
+        self._on_change = action
 
     def send(self, kind: str, **fields: object) -> None:
         """Tell the launcher; one that is gone misses it."""

@@ -28,7 +28,7 @@ CHANGE_MIN = 0.03  # repeated measurements on one device mostly differ by less
 CHANGE_UNKNOWN = 0.10  # the same if the spread is unknown
 SIGMAS = 5.0  # a node has hundreds of figures, each compared with another uncertain one
 DEVICES_MIN = 4  # for an estimate of the spread
-_GRAVER = {
+_RANK_OF_OUTCOME = {
     Outcome.PASS: 0,
     Outcome.NOT_APPLICABLE: 0,
     Outcome.NOT_RUN: 1,
@@ -105,7 +105,8 @@ def find_worse_outcomes(a: Document, b: Document) -> tuple[OutcomeChange, ...]:
     worse = [
         OutcomeChange(test=test, device=device, before=was.value, now=outcome.value, reason=reason)
         for (test, device), (outcome, reason) in now.items()
-        if (was := before.get((test, device), (Outcome.PASS, ""))[0]) is not outcome and _GRAVER[outcome] > _GRAVER[was]
+        if (was := before.get((test, device), (Outcome.PASS, ""))[0]) is not outcome
+        and _RANK_OF_OUTCOME[outcome] > _RANK_OF_OUTCOME[was]
     ]
     return (*(OutcomeChange(test="", device=name, before="there", now="gone") for name in gone), *worse)
 
@@ -113,7 +114,7 @@ def find_worse_outcomes(a: Document, b: Document) -> tuple[OutcomeChange, ...]:
 def _find_worst_outcomes(document: Document) -> dict[tuple[str, str], tuple[Outcome, str]]:
     """The worst outcome of each test on each device, with its reason."""
     found: dict[tuple[str, str], tuple[Outcome, str]] = {}
-    for result in sorted(document.results, key=lambda result: _GRAVER[result.outcome]):
+    for result in sorted(document.results, key=lambda result: _RANK_OF_OUTCOME[result.outcome]):
         found[result.test, result.device] = (result.outcome, result.reason)
     return found
 

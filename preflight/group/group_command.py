@@ -91,7 +91,7 @@ def group(  # noqa: PLR0913 - one for each option
     session: Any = importlib.import_module("preflight.group.group_session")  # imports torch, so after validation
     own_command = tuple(shlex.split(own_test)) or build_gate_command(path if report_to_healthd else "")
     seconds = {"arrive_s": arrive_seconds, "own_s": own_seconds, "pair_s": pair_seconds}
-    wish = session.GroupOptions(
+    options = session.GroupOptions(
         limits=session.GroupLimits(**seconds, rounds=rounds, expected=expect),
         backend=backend,
         interfaces=tuple(filter(None, interfaces.split(","))),
@@ -107,7 +107,7 @@ def group(  # noqa: PLR0913 - one for each option
             click.echo(f"preflight group {place.node}: {text}", err=True)
 
     try:
-        end, document = session.run_group_member(place, wish, SystemClock(), note)
+        end, document = session.run_group_member(place, options, SystemClock(), note)
     except (session.RendezvousLost, session.GroupMismatch) as error:
         note(str(error))
         lost = isinstance(error, session.RendezvousLost)

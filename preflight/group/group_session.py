@@ -41,7 +41,7 @@ class GroupOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run_group_member(
-    place: RankPlacement, wish: GroupOptions, clock: Clock, note: Note
+    place: RankPlacement, options: GroupOptions, clock: Clock, note: Note
 ) -> tuple[EndMessage, GroupDocument | None]:
     """Run one node of the group, and on rank 0 the coordinator too, which returns the document.
 
@@ -50,30 +50,30 @@ def run_group_member(
         GroupMismatch: another group uses the address, or another process has this rank.
     """
     message_decoders.build_decoders()
-    limits = wish.limits
-    hosted = RendezvousStore(place, limits.arrive_s, host=True, key=wish.key) if place.rank == 0 else None
-    chosen = list_rails(wish.backend, wish.interfaces)
+    limits = options.limits
+    hosted = RendezvousStore(place, limits.arrive_s, host=True, key=options.key) if place.rank == 0 else None
+    chosen = list_rails(options.backend, options.interfaces)
 
     def look() -> NodeReport:
-        own = run_own_test(wish.own_command, limits.own_s) if wish.own_command else None
+        own = run_own_test(options.own_command, limits.own_s) if options.own_command else None
         return NodeReport(
             rank=place.rank,
             node=place.node,
             machine=_read_machine_id(),
             leaf=place.leaf,
-            own=own and msgspec.structs.replace(own, told=wish.own_tells),
+            own=own and msgspec.structs.replace(own, told=options.own_tells),
             facts=collect_software_facts(),
             rails=tuple(rail.name for rail in chosen if rail.number is not None),
-            injected=wish.injected,
+            injected=options.injected,
             backend="nccl" if chosen[0].device != "cpu" else "gloo",
         )
 
-    member = GroupMember(place, RendezvousStore(place, limits.arrive_s, key=wish.key), chosen, wish.faults, note)
+    member = GroupMember(place, RendezvousStore(place, limits.arrive_s, key=options.key), chosen, options.faults, note)
     if hosted is None:
         return member.take_part(look, limits.first_call_s), None
     thread = threading.Thread(target=_run_member_thread, args=(member, look, limits, note), name="member", daemon=True)
     thread.start()
-    return Coordinator(place, hosted, limits, (wish.injected, wish.faults), clock, note).run()
+    return Coordinator(place, hosted, limits, (options.injected, options.faults), clock, note).run()
 
 
 def list_rails(backend: str, interfaces: Sequence[str]) -> tuple[GroupRail, ...]:

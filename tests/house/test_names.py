@@ -45,8 +45,7 @@ RETIRED_WORDS = {
     "wish", "wishes",
 }  # fmt: skip
 RETIRED_STILL_USED = {
-    "healthd": {"GRAVE", "_grave", "_on_wish", "_standing", "_wish", "deed", "grave", "grave_xids", "on_wish", "wish"},
-    "preflight": {"Standing", "_GRAVER", "_standing", "standing", "wish"},  # `standing` is a key of the group document
+    "preflight": {"Standing", "_standing", "standing"},  # `standing` is a key of the group document
 }
 
 

@@ -63,22 +63,22 @@ def shared_by_group(environ: Mapping[str, str] | None = None) -> SharedSettings:
     return SharedSettings(store, environ | place, len(set(nodes)))
 
 
-def run_on_every_rank(deed: Callable[[], T]) -> list[T]:
+def run_on_every_rank(action: Callable[[], T]) -> list[T]:
     """Every rank of the default group does it, and all go on, or all raise: who raises alone leaves the others in a collective.
 
     Returns:
         What it came to, by rank; of this process alone where there is no group.
 
     Raises:
-        Exception: what the deed raised here.
+        Exception: what the action raised here.
         CheckpointError: it went wrong on another rank, which it names.
     """
     if not (dist.is_available() and dist.is_initialized()):
-        return [deed()]
+        return [action()]
     mine: list[Any] = [None, ""]
     caught: Exception | None = None
     try:
-        mine[0] = deed()
+        mine[0] = action()
     except Exception as error:  # noqa: BLE001 - whatever it is: the others wait for an answer
         caught, mine[1] = error, f"{type(error).__name__}: {error}"
     everyone: list[Any] = [None] * dist.get_world_size()

@@ -263,13 +263,13 @@ class _Generations:
         dist.distributed_c10d._world.group_count = 0  # noqa: SLF001 - as destroy_process_group does
 
 
-def _run_warm_up(deed: Callable[[], object] | None) -> None:
+def _run_warm_up(action: Callable[[], object] | None) -> None:
     """What takes seconds the first time: an optimizer's first step, the CUDA context, what the job asks for."""
     parameter = torch.nn.Parameter(torch.zeros(1, device=device_of_this_rank()))
     parameter.grad = torch.zeros_like(parameter)
     torch.optim.AdamW([parameter]).step()
-    if deed is not None:
-        deed()
+    if action is not None:
+        action()
 
 
 def _is_communication_error(error: Exception) -> bool:

@@ -270,9 +270,9 @@ class PeerCopies:
             self._trained = digest_replica(tree)
         return write_state(tree, aside)
 
-    def _all(self, deed: Callable[[], T]) -> list[T]:
+    def _all(self, action: Callable[[], T]) -> list[T]:
         """Every rank does it, or every rank raises."""
-        results, errors = self._ranks.from_each(deed)
+        results, errors = self._ranks.from_each(action)
         if errors:
             raise CheckpointError(errors[0])
         return results

@@ -102,7 +102,7 @@ class RankChannel:
                 raise CheckpointError(outcome.why)
             return outcome.result
 
-    def from_first(self, deed: Callable[[], T]) -> T:
+    def from_first(self, action: Callable[[], T]) -> T:
         """Rank 0 does it, every rank gets the result.
 
         Raises:
@@ -110,7 +110,7 @@ class RankChannel:
         """
         box: list[Any] = [None, None]
         if self.rank == 0:
-            box = _capture_result(deed)
+            box = _capture_result(action)
         with self._exchanging():
             dist.broadcast_object_list(box, src=0, group=self.group)
         if box[1] is not None:
@@ -118,23 +118,23 @@ class RankChannel:
         result: T = box[0]
         return result
 
-    def from_each(self, deed: Callable[[], T]) -> tuple[list[T], list[str]]:
+    def from_each(self, action: Callable[[], T]) -> tuple[list[T], list[str]]:
         """Every rank does it, every rank gets all results by rank, and what went wrong.
 
         Raises:
             CheckpointError: the exchange did not work.
         """
         boxes: list[Any] = [None] * self.world
-        box = _capture_result(deed)
+        box = _capture_result(action)
         with self._exchanging():
             dist.all_gather_object(boxes, box, group=self.group)
         return [box[0] for box in boxes], [box[1] for box in boxes if box[1] is not None]
 
-    def _conclude(self, deed: Callable[[], str]) -> RoundOutcome:
+    def _conclude(self, action: Callable[[], str]) -> RoundOutcome:
         """On rank 0. The outcome stands, even if no rank receives it."""
         outcome = self._rounds.claim()
         if outcome is None:
-            result, why = _capture_result(deed)
+            result, why = _capture_result(action)
             outcome = RoundOutcome(result or "", why or "")
         self._rounds.conclude(outcome)
         with contextlib.suppress(CheckpointError):  # whoever does not hear it here, asks the store
@@ -210,9 +210,9 @@ def _require_store_server(store: dist.Store, *, doubted: bool) -> None:
                     raise ConnectionError(f"{store.host}:{store.port}: the store has ended the connection")
 
 
-def _capture_result(deed: Callable[[], T]) -> list[Any]:
+def _capture_result(action: Callable[[], T]) -> list[Any]:
     try:
-        return [deed(), None]
+        return [action(), None]
     except Exception as error:  # noqa: BLE001 - whatever it is: the others wait for an answer
         return [None, _describe_error(error)]
 

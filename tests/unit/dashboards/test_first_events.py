@@ -55,7 +55,7 @@ def node_page(*, xid: str = "", preflight: bool = False) -> Samples:
         preflights.told(PreflightSample(level="gate", verdict="fail", started_at=1.0), 2.0)
     status = replace(Status(node="n1", boot_id="b", at=1.0), gpus=GPUS, events=events.rows, preflights=preflights.seen)
     codes = list_critical_xids(load_catalogue())
-    return samples(make_page_renderer(lambda: status, lambda: 0, grave_xids=codes)("")[1].decode())
+    return samples(make_page_renderer(lambda: status, lambda: 0, critical_xids=codes)("")[1].decode())
 
 
 def centre_page(*, decided: bool = False) -> Samples:

@@ -139,10 +139,10 @@ def test_a_centre_that_cannot_take_telemetry_still_gets_its_report(
 def test_a_wish_in_the_answer_to_a_poll_is_passed_on(
     committer: DatabaseWriter, clock: ManualClock, uplink: ReportUplink
 ) -> None:
-    def inbox(on_wish: Callable[[TelemetryRequest], None]) -> OrderInbox:
-        return OrderInbox(CONFIG, "n1", OrderStore(committer, "n1"), clock, lambda: None, on_wish)
+    def inbox(on_telemetry_request: Callable[[TelemetryRequest], None]) -> OrderInbox:
+        return OrderInbox(CONFIG, "n1", OrderStore(committer, "n1"), clock, lambda: None, on_telemetry_request)
 
     centre = Asking()
-    assert inbox(uplink.wish).fetch(centre, 0) == 0  # type: ignore[arg-type]  # same
+    assert inbox(uplink.request_telemetry).fetch(centre, 0) == 0  # type: ignore[arg-type]  # same
     uplink.send(centre)  # type: ignore[arg-type]  # same
     assert centre.carried == [True]

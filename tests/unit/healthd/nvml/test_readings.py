@@ -208,8 +208,8 @@ def test_a_driver_that_knows_everything_fills_every_field(driver: Any, call_page
     device = GpuDevice(0, call_page)
     assert set(device.names() or ()) == set(Gpu.__struct_fields__)
     assert set(device.constants()) == set(GpuConstants.__struct_fields__)
-    device.read(often=True, grave=True, rarely=True)
-    reading = device.read(often=True, grave=True, rarely=True)
+    device.read(often=True, faults=True, rarely=True)
+    reading = device.read(often=True, faults=True, rarely=True)
     assert set(GpuReading.__struct_fields__) - set(reading) == {"lost", "errors"}
     assert set(reading) <= set(GpuReading.__struct_fields__)
     assert set(reading["links"][0]) == set(Link.__struct_fields__)
@@ -226,7 +226,7 @@ def test_a_device_names_what_fails_and_remembers_what_is_absent(driver: Any, cal
     driver.answers("nvmlDeviceGetTemperature", 55)
     driver.answers("nvmlDeviceGetClockInfo", result=NOT_SUPPORTED)
     driver.answers("nvmlDeviceGetPowerUsage", result=UNKNOWN)
-    read = {"often": False, "grave": False, "rarely": False}
+    read = {"often": False, "faults": False, "rarely": False}
     said = {"index": 3, "temperature_c": 55, "errors": {"power_mw": "Unknown Error"}}
     assert device.read(**read) == said
     driver.asked.clear()

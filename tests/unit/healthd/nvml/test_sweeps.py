@@ -31,4 +31,4 @@ def test_of_several_looks_only_the_last_is_dear() -> None:
     sweeps.sweep()
     *looks, last, after = gpu.reads[1:]
     assert set(looks) == {"often"}
-    assert (last, after) == ("often grave", "")
+    assert (last, after) == ("often faults", "")
