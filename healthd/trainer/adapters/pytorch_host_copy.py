@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -18,6 +18,7 @@ from torch.distributed.tensor import DTensor
 from healthd.trainer.checkpoint_storage.checkpoint_files import CheckpointError
 
 Path = tuple[Any, ...]
+Fill = Callable[[Path, torch.Tensor], torch.Tensor]  # copies a leaf into its buffer, now or later
 
 
 class CopyEvent(Protocol):
@@ -79,11 +80,11 @@ class PendingCopy:
         self,
         tree: dict[str, Any],
         event: CopyEvent | None = None,
-        pairs: Sequence[tuple[torch.Tensor, torch.Tensor]] = (),
+        sources: Iterable[torch.Tensor] = (),
     ) -> None:
-        """Args: `event`: None: it is complete; `pairs`: target and source: the sources are kept until it is."""
+        """Args: `event`: None: it is complete; `sources`: are kept until it is."""
         self._tree, self._event = tree, event
-        self._sources = [(source, source._version) for _, source in pairs]  # noqa: SLF001 - counts changes in place
+        self._sources = [(source, source._version) for source in sources]  # noqa: SLF001 - counts changes in place
         self._ordered = False
         self._torn = ""  # why the copy may be of two states
         self._lock = threading.Lock()
@@ -126,9 +127,6 @@ class HostCopy:
 
     def __init__(self) -> None:
         self._buffers: dict[Path, torch.Tensor] = {}
-        self._stream: CopyStream | None = None
-        self._settled: Collection[int] = ()
-        self._enqueued: list[tuple[torch.Tensor, torch.Tensor]] = []
 
     def take(self, tree: dict[str, Any]) -> dict[str, Any]:
         """The same tree with everything copied; valid until the next call.
@@ -137,7 +135,11 @@ class HostCopy:
             TypeError: names what cannot be copied, such as a tensor sharded in a way other than DTensor's (FSDP version 1):
                 save that one synchronously.
         """
-        copied: dict[str, Any] = self._copy((), tree)
+
+        def fill(path: Path, source: torch.Tensor) -> torch.Tensor:
+            return self._buffer(path, source).copy_(source, non_blocking=source.is_cuda)
+
+        copied: dict[str, Any] = self._copy((), tree, fill)
         if torch.cuda.is_initialized():
             torch.cuda.current_stream().synchronize()
         return copied
@@ -153,25 +155,29 @@ class HostCopy:
         Raises:
             TypeError: as `take`.
         """
-        self._stream, self._settled, self._enqueued = stream, settled, []
-        try:
-            copied: dict[str, Any] = self._copy((), tree)
-            pairs = self._enqueued
-        finally:
-            self._stream, self._settled, self._enqueued = None, (), []
-        return PendingCopy(copied, stream.enqueue(pairs), pairs)
+        pairs: list[tuple[torch.Tensor, torch.Tensor]] = []
 
-    def _copy(self, path: Path, value: Any) -> Any:
+        def fill(path: Path, source: torch.Tensor) -> torch.Tensor:
+            buffer, beside = self._buffer(path, source), stream.takes(source)
+            if beside and source.untyped_storage().data_ptr() in settled:
+                pairs.append((buffer, source))
+                return buffer
+            return buffer.copy_(source, non_blocking=source.is_cuda and beside)
+
+        copied: dict[str, Any] = self._copy((), tree, fill)
+        return PendingCopy(copied, stream.enqueue(pairs), [source for _, source in pairs])
+
+    def _copy(self, path: Path, value: Any, fill: Fill) -> Any:
         if isinstance(value, dict):
-            return {key: self._copy((*path, key), each) for key, each in value.items()}
+            return {key: self._copy((*path, key), each, fill) for key, each in value.items()}
         if isinstance(value, list | tuple):  # an optimizer's betas must come back as the tuple they are
-            copied = [self._copy((*path, number), each) for number, each in enumerate(value)]
+            copied = [self._copy((*path, number), each, fill) for number, each in enumerate(value)]
             return type(value)(*copied) if hasattr(value, "_fields") else type(value)(copied)
         if isinstance(value, DTensor):
-            local = self._filled(path, value.to_local())
+            local = fill(path, value.to_local().detach())
             return DTensor(local, value._spec, requires_grad=False)  # noqa: SLF001 - from_local would move it to the mesh
         if isinstance(value, torch.Tensor):
-            return self._filled(path, value)
+            return fill(path, value.detach())
         if hasattr(value, "local_shards"):
             raise TypeError(f"{'.'.join(map(str, path))}: {type(value).__name__} cannot be copied aside")
         try:
@@ -180,17 +186,12 @@ class HostCopy:
             text = f"{'.'.join(map(str, path))}: {type(value).__name__} cannot be copied aside: {error}"
             raise TypeError(text) from error
 
-    def _filled(self, path: Path, source: torch.Tensor) -> torch.Tensor:
-        source = source.detach()
+    def _buffer(self, path: Path, source: torch.Tensor) -> torch.Tensor:
         buffer = self._buffers.get(path)
         if buffer is None or buffer.shape != source.shape or buffer.dtype != source.dtype:
             buffer = torch.empty(source.shape, dtype=source.dtype, pin_memory=source.is_cuda)
             self._buffers[path] = buffer
-        beside = self._stream is not None and self._stream.takes(source)
-        if beside and source.untyped_storage().data_ptr() in self._settled:
-            self._enqueued.append((buffer, source))
-            return buffer
-        return buffer.copy_(source, non_blocking=source.is_cuda and (beside or self._stream is None))
+        return buffer
 
 
 def is_capturing_graph() -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -12,7 +11,6 @@ from torch import nn
 
 from healthd.trainer.adapters import pytorch_host_copy
 from healthd.trainer.adapters.pytorch_host_copy import (
-    CopyEvent,
     CopyStream,
     CudaCopyStream,
     HostCopy,
@@ -21,6 +19,7 @@ from healthd.trainer.adapters.pytorch_host_copy import (
     list_update_storages,
 )
 from healthd.trainer.checkpoint_storage.checkpoint_files import CheckpointError
+from tests.unit.healthd.trainer.late_stream import LateStream
 
 pytestmark = pytest.mark.torch
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -44,27 +43,6 @@ def test_training_that_goes_on_changes_no_copy(device: str) -> None:
         assert copied["weight"].is_pinned() is (device == "cuda")
         places.add(copied["weight"].data_ptr())
     assert len(places) == 1, "page-locked memory was allocated again"
-
-
-class LateStream:
-    """A GPU that copies as late as it may: what is not ordered before a change is copied after it."""
-
-    def __init__(self) -> None:
-        self.left: list[tuple[torch.Tensor, torch.Tensor]] = []
-
-    def takes(self, source: torch.Tensor) -> bool:
-        return source.device.type == "cpu"
-
-    def enqueue(self, copies: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> CopyEvent:
-        self.left = list(copies)
-        return self
-
-    def synchronize(self) -> None:
-        while self.left:
-            target, source = self.left.pop()
-            target.copy_(source)
-
-    order = synchronize
 
 
 class Training:

@@ -14,12 +14,12 @@ import torch
 from torch import nn
 
 from healthd.trainer.adapters.pytorch_checkpoint_schedule import StepCopies
-from healthd.trainer.adapters.pytorch_host_copy import CopyEvent
 from healthd.trainer.adapters.pytorch_peer_copies import CopyRefusedError, PeerCopies
 from healthd.trainer.adapters.pytorch_rank_channel import ExchangeError
 from healthd.trainer.adapters.pytorch_state import TrainingState
 from healthd.trainer.checkpoint_storage.copy_pace import COPY_STEPS, choose_copy_pace
 from healthd.trainer.rendezvous_client import ADDRESS, MEMBER, RendezvousClient
+from tests.unit.healthd.trainer.late_stream import LateStream
 
 pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("group")]
 DEADLINE_S = 10.0
@@ -188,24 +188,6 @@ def test_a_pace_that_cannot_be_is_named(text: str) -> None:
 def test_the_interval_between_checkpoints_is_not_that_between_copies() -> None:
     pace = choose_copy_pace(None, 1, {"HEALTHD_CHECKPOINT_STEPS": "1000"})
     assert pace.interval.due(0)
-
-
-class LateStream:
-    """Copies only when it must."""
-
-    def takes(self, _source: torch.Tensor) -> bool:
-        return True
-
-    def enqueue(self, copies: list[tuple[torch.Tensor, torch.Tensor]]) -> CopyEvent:
-        self.left = list(copies)
-        return self
-
-    def synchronize(self) -> None:
-        while self.left:
-            target, source = self.left.pop()
-            target.copy_(source)
-
-    order = synchronize
 
 
 @pytest.mark.parametrize("steps", ["1", ""])
