@@ -21,7 +21,7 @@ PLACES_MAX = 12
 
 
 class HangAnalysis(msgspec.Struct, frozen=True):
-    """JSON output. `kind`: none, dead_rank, stuck_compute, mismatched_collectives, network; docs/explanation/hangs.md."""
+    """JSON output. `kind`: one of `WORDS`, or none; docs/explanation/hangs.md."""
 
     kind: str
     culprits: tuple[int, ...]
@@ -71,16 +71,19 @@ def hang(screen: Screen, directory: Path, world: int | None) -> None:
         group=snapshot.groups[root.group].label if root else None,
         reasons=reasons,
     )
-    screen.code = Exit.PROBLEM if verdict.stuck else Exit.OK
+    screen.code = Exit.OK if verdict.kind == "none" else Exit.PROBLEM
     screen.show(answer, lambda: _render_verdict(verdict, reasons))
 
 
 WORDS = {
+    "unfinished_call": "check {}: its GPU or its link failed inside a call",
     "dead_rank": "check {}: no record, and the others wait for it",
     "stuck_compute": "check {}: the others wait for it, and it waits for no other rank",
     "mismatched_collectives": "check {}: its calls, or their order, differ from the others",
-    "network": "check the network between the ranks of that group, and their GPUs{}",
+    "network": "check the network between the ranks of that group, and their GPUs",
+    "undetermined": "check the GPUs of that group, and the network between them",
 }
+UNNAMED = "check the ranks below: one of their GPUs or links failed inside a call"
 
 
 def _render_verdict(verdict: HangVerdict, reasons: list[str]) -> list[Line]:
@@ -88,10 +91,8 @@ def _render_verdict(verdict: HangVerdict, reasons: list[str]) -> list[Line]:
 
     lines: list[Line] = []
     if verdict.kind in WORDS:
-        named = format_ranks(verdict.culprits) if verdict.culprits else ""
-        if verdict.kind == "network":
-            named = f", {named} first" if named else ""
-        lines.append(Line(WORDS[verdict.kind].format(named)))
+        words = UNNAMED if verdict.kind == "unfinished_call" and not verdict.culprits else WORDS[verdict.kind]
+        lines.append(Line(words.format(format_ranks(verdict.culprits))))
     lines += [Line(reason, indent=4 if lines else 0) for reason in reasons]
     if verdict.victims:
         lines.append(Line(f"only waiting: {format_ranks(verdict.victims)}"))

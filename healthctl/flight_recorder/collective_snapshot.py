@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from healthctl.flight_recorder.dumps import Dump, Entry
+from healthctl.flight_recorder.dumps import Dump, Entry, Progress
 from remediator.detection.hangs.call_records import Group, Operation, Snapshot, Transfer
 
 _TRANSFER = re.compile(r"(send|recv)\s+(\d+)\s*(?:->|<-)\s*(\d+)")
 _END = re.compile(r"coalesced|[A-Z_]+_coalesced")  # closes several calls that were issued as one
 DEFAULT = "default_pg"
+STILL_NS = 5 * 10**9  # without a call of any rank: most jobs call a collective many times a second
 
 _Members = tuple[int, ...]
 _Name = tuple[int, str]  # rank, and its name of a group
@@ -30,22 +32,61 @@ def build_snapshot(dumps: Mapping[int, Dump], world: int = 0) -> Snapshot:
     """Build the snapshot. `world` is the world size if known; else it is inferred from the highest rank seen."""
     groups = ProcessGroups(dumps, world)
     timed = any(e.time_discovered_started_ns or e.state == "started" for dump in dumps.values() for e in dump.calls)
+    batched = _find_batched_groups(dumps)
     operations = [
-        operation for rank, dump in dumps.items() for operation in _build_operations(rank, dump, groups, timed=timed)
+        operation
+        for rank, dump in dumps.items()
+        for operation in _build_operations(rank, dump, groups, timed=timed, batched=batched)
     ]
+    entered, left = _read_call_counters(dumps, operations, groups)
     return Snapshot(
         operations=operations,
-        entered=_infer_entered_counts(dumps, operations, groups),
+        entered=entered,
+        left=left,
         groups=groups.seen((each.group, each.rank) for each in operations),
         recorded=frozenset(
-            rank for rank, dump in dumps.items() if dump.entries or _last_enqueued_collective(dump) is not None
+            rank
+            for rank, dump in dumps.items()
+            if dump.entries
+            or any((each.last_enqueued_collective or -1) >= 0 for each in (dump.pg_status or {}).values())
         ),
         everybody=groups.everybody,
         whole=frozenset(rank for rank, dump in dumps.items() if dump.calls and dump.calls[0].record_id == 0),
+        untimed=frozenset(each.group for each in operations if each.state == "pending" and groups.on_gpu(each.group)),
+        moving=_is_job_moving(dumps),
     )
 
 
-def _build_operations(rank: int, dump: Dump, groups: ProcessGroups, *, timed: bool) -> Iterator[Operation]:
+def _is_job_moving(dumps: Mapping[int, Dump]) -> bool:
+    """Return whether most ranks made a call shortly before their dump was written, and none gave one up."""
+    ages = [
+        dump.written_ns - max(int(each.time_created_ns or 0) for each in dump.calls)
+        for dump in dumps.values()
+        if dump.written_ns and dump.calls
+    ]
+    gave_up = any(each.retired and each.state != "completed" for dump in dumps.values() for each in dump.calls)
+    return bool(ages) and not gave_up and min(ages) >= 0 and max(ages) < STILL_NS
+
+
+def _find_batched_groups(dumps: Mapping[int, Dump]) -> set[str]:
+    """Return the descriptions of groups whose messages are issued in batches, if the dumps list open calls only.
+
+    The parts of a batch stay scheduled for good, and only its closing entry is updated. So a dump of open calls lists
+    the parts of all ended batches.
+    """
+    if any(each.state == "completed" for dump in dumps.values() for each in dump.calls):
+        return set()
+    return {
+        each.group[1]
+        for dump in dumps.values()
+        for each in dump.calls
+        if each.is_p2p and _END.fullmatch(each.called[1])
+    }
+
+
+def _build_operations(
+    rank: int, dump: Dump, groups: ProcessGroups, *, timed: bool, batched: AbstractSet[str]
+) -> Iterator[Operation]:
     by_group: dict[str, list[Entry]] = {}
     keys: dict[tuple[str, str, str], str] = {}
     for entry in dump.calls:
@@ -56,6 +97,8 @@ def _build_operations(rank: int, dump: Dump, groups: ProcessGroups, *, timed: bo
     for key, entries in by_group.items():
         members = groups.found[key].members
         for call in _merge_coalesced_calls(entries):
+            if call.entry.is_p2p and call.entry.group[1] in batched and not _END.fullmatch(call.entry.called[1]):
+                continue
             transfers = tuple(found for part in call.parts if (found := _parse_transfer(part, members)) is not None)
             if transfers or not (call.entry.is_p2p or _TRANSFER.match(call.entry.called[1])):
                 yield _build_operation(rank, key, call, transfers, timed=timed)
@@ -145,28 +188,44 @@ def _flatten_texts(said: Any) -> tuple[str, ...]:
     return tuple(text for each in said for text in _flatten_texts(each)) if isinstance(said, list | tuple) else ()
 
 
-def _infer_entered_counts(
+_Counts = dict[tuple[int, str], int]
+
+
+def _read_call_counters(
     dumps: Mapping[int, Dump], operations: Iterable[Operation], groups: ProcessGroups
-) -> dict[tuple[int, str], int]:
-    """How many calls a rank entered in the default group, if calls in other groups evicted its own from the ring buffer.
+) -> tuple[_Counts, _Counts]:
+    """Return the last collective that each rank entered, and that it came out of, per group, from its counters.
 
-    Counters of other groups cannot be attributed once no entry names them; gloo's counters include its messages.
+    Counters of a group with messages, or of gloo, include these and are not used.
     """
-    seen = {(each.rank, each.group) for each in operations}
-    keys = [key for key, group in groups.found.items() if group.description == DEFAULT and not key.startswith("gloo/")]
-    return {
-        (rank, key): number
-        for key in keys
-        for rank, dump in dumps.items()
-        if (number := _last_enqueued_collective(dump)) is not None and (rank, key) not in seen
-    }
+    with_messages = {each.group for each in operations if each.transfers}
+    entered: _Counts = {}
+    left: _Counts = {}
+    for rank, dump in dumps.items():
+        for name, progress in _name_counters(dump).items():
+            for key in groups.keys_of(rank, name):
+                if key in with_messages or not groups.on_gpu(key):
+                    continue
+                for counts, number in (
+                    (entered, progress.last_enqueued_collective),
+                    (left, progress.last_completed_collective),
+                ):
+                    if number is not None and number >= 0:
+                        counts[rank, key] = number
+    return entered, left
 
 
-def _last_enqueued_collective(dump: Dump) -> int | None:
-    """The rank's last call in the default group, from its counters; None if not recorded or not started."""
-    progress = (dump.pg_status or {}).get("0")
-    told = None if progress is None else progress.last_enqueued_collective
-    return None if told is None or told < 0 else told
+def _name_counters(dump: Dump) -> dict[str, Progress]:
+    """Return a dump's counters by group name. They are numbered by the rank: its entries, or the order of names, decide."""
+    status = dump.pg_status or {}
+    default = next((name for name, group in dump.groups.items() if group.desc == DEFAULT), "0")
+    known = {str(entry.pg_id): entry.group[0] for entry in dump.calls if entry.pg_id} | {"0": default}
+    names = sorted(dump.groups, key=_natural_sort_key)
+    if len(names) == len(status):
+        by_order = dict(zip(sorted(status, key=_natural_sort_key), names, strict=True))
+        if all(by_order.get(number, name) == name for number, name in known.items()):
+            known = by_order
+    return {name: status[number] for number, name in known.items() if number in status}
 
 
 class ProcessGroups:
@@ -202,6 +261,16 @@ class ProcessGroups:
         if key not in self.found:
             self.found[key] = Group(name, description, members, bool(members))
         return key
+
+    def keys_of(self, rank: int, name: str) -> list[str]:
+        """The keys of a group that a rank calls so, among those found; one for each backend."""
+        wanted = f"/{self._common.get((rank, name), name)}/"
+        return [key for key, group in self.found.items() if wanted in key and rank in group.members]
+
+    @staticmethod
+    def on_gpu(key: str) -> bool:
+        """Whether a GPU executes the group's calls."""
+        return not key.startswith("gloo/")
 
     def _members(self, rank: int, name: str, description: str) -> _Members:
         """Members from the rank's dump, or from others for the same name; gloo records only the default group, without a name."""

@@ -121,11 +121,12 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 class Dump(msgspec.Struct, frozen=True):
-    """The dump of one rank."""
+    """The dump of one rank. `written_ns`: when its file was written, UTC ns; 0 if unknown."""
 
     entries: list[Entry] | None = None
     pg_config: dict[str, Group] | None = None
     pg_status: dict[str, Progress] | None = None
+    written_ns: int = 0
 
     @property
     def calls(self) -> list[Entry]:
@@ -203,6 +204,7 @@ def read_dump(path: Path) -> Dump:
                 for name in ("pg_config", "pg_status"):  # some writers use group numbers instead of PyTorch's names
                     if isinstance(plain.get(name), dict):
                         plain[name] = {str(key): value for key, value in plain[name].items()}
+                plain["written_ns"] = path.stat().st_mtime_ns
                 return msgspec.convert(plain, Dump, strict=False)
     except MemoryError:
         raise DumpError(f"{path}: needs more memory than any valid dump") from None

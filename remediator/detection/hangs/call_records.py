@@ -62,8 +62,10 @@ class Group(msgspec.Struct, frozen=True):
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """All that is known.
 
-    `recorded`: ranks with a record. `entered`: the highest number a rank is known to have called in a group whose calls
-    are no longer among the operations. `whole`: ranks whose record begins with their first call.
+    `recorded`: ranks with a record. `entered` and `left`: the highest number that a rank is known to have called, and to
+    have come out of, in a group, from its counters. `whole`: ranks whose record begins with their first call. `untimed`:
+    groups whose records do not show what the GPUs have begun. `moving`: ranks made calls until their records were
+    written, so that open calls are no sign of a hang.
     """
 
     operations: Sequence[Operation]
@@ -71,15 +73,19 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     recorded: frozenset[int]
     everybody: tuple[int, ...] = ()
     entered: Mapping[tuple[int, str], int] = {}
+    left: Mapping[tuple[int, str], int] = {}
     whole: frozenset[int] = frozenset()
+    untimed: frozenset[str] = frozenset()
+    moving: bool = False
 
 
 class StuckCall(msgspec.Struct, frozen=True, kw_only=True):
     """A call that is stuck.
 
     `waiting` are inside; `absent` have not entered; `odd` called something else than the others (all, without a
-    majority); `idle` have it queued behind other work on their GPU; `left` came out, of which `later` wait in a later
-    call of the group. `orders`: each waiting rank's position of it in its own sequence of calls.
+    majority); `idle` have it queued behind other work on their GPU. `unfinished` did not come out of earlier calls of
+    the group, or of this one, that `finished` others came out of: how many calls, by rank. `orders`: each waiting rank's position of the call in
+    its own sequence of calls.
     """
 
     group: str
@@ -89,20 +95,22 @@ class StuckCall(msgspec.Struct, frozen=True, kw_only=True):
     absent: tuple[int, ...] = ()
     odd: tuple[int, ...] = ()
     idle: tuple[int, ...] = ()
-    left: bool = False
-    later: tuple[int, ...] = ()
+    unfinished: Mapping[int, int] = {}
+    finished: int = 0
     timed_out: tuple[int, ...] = ()
     detail: str = ""
     orders: Mapping[int, int] = {}
 
     @property
     def missing(self) -> frozenset[int]:
-        """The ranks that those inside wait for: not called, or called and still queued on the GPU."""
-        return frozenset((*self.absent, *self.idle))
+        """The ranks that those inside wait for: not called, called and still queued, or still in an earlier call."""
+        return frozenset((*self.absent, *self.idle, *self.unfinished))
 
 
 class HangVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """`kind`: none, dead_rank, stuck_compute, mismatched_collectives, network. `victims` wait because of others.
+    """`kind`: none, unfinished_call, dead_rank, stuck_compute, mismatched_collectives, network, undetermined.
+
+    `victims` wait because of others.
 
     `root` is the call that the culprits block, `stuck` all stuck calls, `silent` the ranks without a record.
     """

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
+import msgspec
+
+from remediator.detection.hangs.active_records import infer_finished_calls
 from remediator.detection.hangs.call_records import Group, Operation, Snapshot, StuckCall
 
 _Calls = dict[int, Operation]  # number → call
@@ -20,7 +23,8 @@ def stuck_collectives(snapshot: Snapshot) -> list[StuckCall]:
     for call in snapshot.operations:
         if not call.transfers:
             groups.setdefault(call.group, {}).setdefault(call.rank, {})[call.number] = call
-    found = (_judge_group(snapshot, key, by_rank, groups) for key, by_rank in groups.items())
+    counted = msgspec.structs.replace(snapshot, left=infer_finished_calls(snapshot) | dict(snapshot.left))
+    found = (_judge_group(counted, key, by_rank, groups) for key, by_rank in groups.items())
     return [stuck for stuck in found if stuck is not None]
 
 
@@ -30,33 +34,45 @@ def _judge_group(
     group = snapshot.groups[key]
     unseen = {rank for rank in snapshot.everybody if rank not in snapshot.recorded}  # any of them may belong to it
     members = group.members if group.known else tuple(sorted({*group.members, *by_rank, *unseen}))
-    furthest = {rank: max((*by_rank.get(rank, ()), snapshot.entered.get((rank, key), -1))) for rank in members}
+    furthest = {
+        rank: max((*by_rank.get(rank, ()), snapshot.entered.get((rank, key), -1), snapshot.left.get((rank, key), -1)))
+        for rank in members
+    }
     recorded = [rank for rank in members if rank in snapshot.recorded]
     here = {rank: calls for rank, calls in by_rank.items() if rank in furthest}
     given_up = _given_up_number(here, min((furthest[rank] for rank in recorded), default=-1))
-    proven = _highest_proven_call(here, given_up)
+    done_to = {
+        rank: max(_last_done_call(here.get(rank, {}), given_up), snapshot.left.get((rank, key), -1)) for rank in members
+    }
+    proven = _highest_proven_call(here, max(done_to.values(), default=-1))
     first = {
         rank: number
         for rank, calls in here.items()
-        if (number := _first_open_call(calls, given_up)) is not None and number >= proven
+        if (number := min((n for n in calls if n > done_to[rank]), default=None)) is not None
     }
-    if not first:
+    finished = sum(number >= proven for number in done_to.values())
+    inside = {rank: number for rank, number in first.items() if number > proven}
+    unfinished = {
+        rank: proven - number + 1 for rank, number in sorted(first.items()) if number <= proven <= furthest[rank]
+    }
+    if len(unfinished) > finished:  # rather a wrong record of those that came out than a failure of so many
+        inside, unfinished, proven = first, {}, -1
+    if not inside and not unfinished:
         return None
-    number = min(first.values())
+    number = min(inside.values(), default=proven)
     at = {rank: calls[number] for rank, calls in here.items() if number in calls}
-    waiting = tuple(sorted(rank for rank, where in first.items() if where == number))
-    absent = () if number <= proven else tuple(rank for rank in members if furthest[rank] < number)
+    waiting = tuple(sorted(rank for rank, where in inside.items() if where == number))
     odd, detail = _find_odd_ranks(at, _sister_calls(snapshot, group, key, number, groups))
     return StuckCall(
         group=key,
         number=number,
         name=Counter(call.name for call in at.values()).most_common(1)[0][0],
         waiting=waiting,
-        absent=absent,
+        absent=tuple(rank for rank in members if furthest[rank] < number),
         odd=odd,
         idle=tuple(rank for rank in waiting if at[rank].state == "scheduled"),
-        left=not absent and any(_is_done(call, given_up) for call in at.values()),
-        later=tuple(sorted(rank for rank, where in first.items() if where > number)),
+        unfinished=unfinished,
+        finished=finished if unfinished else 0,
         timed_out=tuple(rank for rank in waiting if at[rank].timed_out),
         detail=detail,
         orders={rank: at[rank].order for rank in waiting},
@@ -81,26 +97,22 @@ def _is_done(call: Operation, given_up: float) -> bool:
     return call.state == "completed" or (call.state == "ended" and call.number < given_up)
 
 
-def _highest_proven_call(by_rank: Mapping[int, _Calls], given_up: float) -> int:
-    """Return the highest collective that a rank has left, which proves that all have entered."""
+def _last_done_call(calls: _Calls, given_up: float) -> int:
+    """Return the last call that the rank came out of, -1 without any.
+
+    Collectives of a group run in order: all before a completed one are complete, whatever the record says of them. So
+    are those before the first in the record: a record keeps the calls under way.
+    """
+    done = (number for number, call in calls.items() if _is_done(call, given_up))
+    return max((*done, min(calls, default=0) - 1))
+
+
+def _highest_proven_call(by_rank: Mapping[int, _Calls], done_to: int) -> int:
+    """Return the highest recorded collective that a rank came out of, which proves that all have entered."""
     return max(
-        (
-            n
-            for calls in by_rank.values()
-            for n, c in calls.items()
-            if _is_done(c, given_up) and c.name not in ONE_SIDED
-        ),
+        (n for calls in by_rank.values() for n, call in calls.items() if n <= done_to and call.name not in ONE_SIDED),
         default=-1,
     )
-
-
-def _first_open_call(calls: _Calls, given_up: float) -> int | None:
-    """Return the first open call.
-
-    Collectives of a group run in order: all before a completed one are complete, whatever their record says.
-    """
-    done_to = max((number for number, call in calls.items() if _is_done(call, given_up)), default=-1)
-    return min((number for number, call in calls.items() if number > done_to), default=None)
 
 
 def _sister_calls(

@@ -1,7 +1,8 @@
 """From stuck calls to the culprit.
 
-A rank absent from one call that waits in another is a victim of that one. A rank that is absent and waits nowhere is
-the culprit. The rank that reported a time-out is no more suspect than any other that waits.
+A rank that did not come out of a call that others came out of is the culprit. A rank absent from one call that waits in
+another is a victim of that one. A rank that is absent and waits nowhere is the culprit. The rank that reported a time-out
+is no more suspect than any other that waits.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from remediator.detection.hangs.call_records import HangVerdict, Snapshot, Stuck
 from remediator.detection.hangs.collective_calls import stuck_collectives
 from remediator.detection.hangs.missing_ranks import find_necessary_dead_ranks
 from remediator.detection.hangs.point_to_point import find_stuck_transfers
+from remediator.detection.hangs.unfinished_calls import find_unfinished_ranks
 from remediator.detection.hangs.verdict_text import list_verdict_reasons
 from remediator.detection.hangs.wait_graph import find_final_cycles, find_sinks
 
@@ -38,9 +40,7 @@ def judge_hang(snapshot: Snapshot) -> HangVerdict:
     if not stuck:
         return HangVerdict(kind="none", silent=silent, reasons=list_verdict_reasons(snapshot, (), (), None, silent))
     blame = _blame_ranks(snapshot, stuck)
-    held_up = {
-        rank for each in stuck for rank in (*each.waiting, *each.absent, *each.later) if rank in snapshot.recorded
-    }
+    held_up = {rank for each in stuck for rank in (*each.waiting, *each.absent) if rank in snapshot.recorded}
     culprits = tuple(sorted(blame.culprits))
     return HangVerdict(
         kind=blame.kind,
@@ -77,6 +77,10 @@ def _blame_ranks(snapshot: Snapshot, stuck: Sequence[StuckCall]) -> BlamedRanks:
     if unlike:
         root = min(unlike, key=_earliest_order)
         return BlamedRanks("mismatched_collectives", {rank for each in unlike for rank in each.odd}, root)
+    if snapshot.moving:
+        return BlamedRanks("none", set(), None)
+    if any(each.unfinished for each in stuck):
+        return BlamedRanks("unfinished_call", *find_unfinished_ranks(stuck))
     inside = _fully_joined_calls(stuck)
     graph = _build_wait_graph(snapshot, stuck)
     ends = find_sinks(graph, graph.keys() | {rank for each in inside for rank in each.waiting})
@@ -100,8 +104,7 @@ def _blame_ranks(snapshot: Snapshot, stuck: Sequence[StuckCall]) -> BlamedRanks:
         odd = find_out_of_order_ranks(snapshot, circles[0], stuck)
         return BlamedRanks("mismatched_collectives", odd, _clearest_stuck_call(stuck, odd))
     root = min(inside or stuck, key=_earliest_order)
-    few = root.left and len(root.waiting) < len(root.later)
-    return BlamedRanks("network", set(root.waiting) if few else set(), root)
+    return BlamedRanks("undetermined" if root.group in snapshot.untimed else "network", set(), root)
 
 
 def _lone_callers(snapshot: Snapshot, root: StuckCall | None, blamed: set[int]) -> set[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from remediator.detection.hangs.call_records import Operation, Snapshot, StuckCall, Transfer
@@ -73,7 +74,8 @@ def _judge_route(
             return _stuck_transfer(way, [mine[first]], absent=(other,))
         if partner.call.open:
             return _stuck_transfer(way, sorted((mine[first], partner), key=lambda half: half.call.rank))
-        return _stuck_transfer(way, [mine[first]])
+        received = side == 0 and len(mine[first].call.transfers) == 1  # a send may end before it is received
+        return _stuck_transfer(way, [mine[first]], unfinished={rank: 1} if received else {})
     return None
 
 
@@ -102,7 +104,12 @@ def _pairing_spread_s(sends: list[_TransferEnd], receives: list[_TransferEnd], s
     return abs(sends[last].call.created_ns - receives[last + shift].call.created_ns) / 1e9
 
 
-def _stuck_transfer(way: _TransferRoute, halves: list[_TransferEnd], absent: tuple[int, ...] = ()) -> StuckCall:
+def _stuck_transfer(
+    way: _TransferRoute,
+    halves: list[_TransferEnd],
+    absent: tuple[int, ...] = (),
+    unfinished: Mapping[int, int] = MappingProxyType({}),
+) -> StuckCall:
     first = halves[0].transfer
     unlike = len(halves) == 2 and (
         first.elements != halves[1].transfer.elements or first.dtype != halves[1].transfer.dtype
@@ -112,8 +119,10 @@ def _stuck_transfer(way: _TransferRoute, halves: list[_TransferEnd], absent: tup
         group=way.group,
         number=halves[0].call.number,
         name=f"{'send' if halves[0].call.rank == way.source else 'recv'} {way.source}->{way.target}",
-        waiting=tuple(half.call.rank for half in halves),
+        waiting=tuple(half.call.rank for half in halves if half.call.rank not in unfinished),
         absent=absent,
+        unfinished=unfinished,
+        finished=len(unfinished),
         odd=tuple(half.call.rank for half in halves) if unlike else (),
         idle=tuple(half.call.rank for half in halves if half.call.state == "scheduled"),
         timed_out=tuple(half.call.rank for half in halves if half.call.timed_out),

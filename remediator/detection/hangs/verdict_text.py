@@ -23,13 +23,14 @@ def describe_stuck_call(snapshot: Snapshot, stuck: StuckCall) -> str:
     head = f"group {snapshot.groups[stuck.group].label}, {stuck.name} number {stuck.number}:"
     if stuck.odd:
         return f"{head} {format_ranks(stuck.odd)} made a different call ({stuck.detail})"
+    if stuck.unfinished:
+        behind = f"{format_ranks(stuck.unfinished)} did not come out of a call that {stuck.finished} others came out of"
+        return f"{head} {behind}" + (f", {len(stuck.waiting)} waiting" if stuck.waiting else "")
     if stuck.absent:
         return f"{head} {format_ranks(stuck.absent)} missing, {len(stuck.waiting)} waiting"
     if stuck.idle and len(stuck.idle) < len(stuck.waiting):
         running = len(stuck.waiting) - len(stuck.idle)
         return f"{head} {format_ranks(stuck.idle)} queued behind earlier work of the GPU, {running} running it"
-    if stuck.left:
-        return f"{head} {format_ranks(stuck.waiting)} did not finish, the others did"
     return f"{head} all {len(stuck.waiting)} entered and none finished"
 
 
@@ -41,7 +42,9 @@ def list_verdict_reasons(
     silent: Collection[int],
 ) -> tuple[str, ...]:
     """List the reasons, the call that shows the cause best first."""
-    if not stuck:
+    if snapshot.moving and not any(each.odd for each in stuck):
+        lines = ["ranks made calls until their records were written: the job may be moving; record it again later"]
+    elif not stuck:
         lines = [f"no stuck call in the records of {format_count(len(snapshot.recorded), 'rank')}"]
     else:
         others = [each for each in stuck if each is not root]
@@ -53,6 +56,11 @@ def list_verdict_reasons(
         told = sorted({rank for each in stuck for rank in each.timed_out})
         if told:
             lines.append(f"{format_ranks(told)} reported the timeout; that names a waiting rank, not the culprit")
+        if root is not None and not culprits and root.group in snapshot.untimed:
+            lines.append(
+                "the records do not show which calls the GPUs have begun; with TORCH_NCCL_ENABLE_TIMING=1 they do, and a GPU"
+                " that hangs in its own kernel can be told from the network"
+            )
         unsure = sorted({snapshot.groups[each.group].label for each in stuck if not snapshot.groups[each.group].known})
         if unsure:
             lines.append(

@@ -84,7 +84,7 @@ def test_all_in_and_none_out_is_the_network() -> None:
 
 def test_one_that_stays_inside_when_most_came_out_is_named() -> None:
     calls = {rank: ["world 1 completed", "world 2 pending"] for rank in (0, 1, 2)} | {3: ["world 1 pending"]}
-    assert blame(calls) == ("network", (3,), (0, 1, 2))
+    assert blame(calls) == ("unfinished_call", (3,), (0, 1, 2))
 
 
 def test_a_call_queued_on_its_gpu_while_others_run_it_is_that_gpu() -> None:
@@ -263,7 +263,7 @@ def test_of_two_ranks_without_a_record_the_one_that_a_chain_leads_to() -> None:
 
 def test_a_record_that_ends_early_is_not_held_against_its_rank_where_another_came_out() -> None:
     calls = {0: ["world 1 completed"], 1: ["a 1 completed"], 2: ["world 1 pending"], 3: ["world 1 completed"]}
-    assert blame(calls, PAIRS)[:2] == ("network", ())
+    assert blame(calls, PAIRS)[:2] == ("unfinished_call", (2,))
 
 
 def test_a_call_that_one_rank_alone_made_is_one_too_many() -> None:
