@@ -150,7 +150,8 @@ class NodeMonitor:
         except Exception as error:  # noqa: BLE001 - any user may write a page, and the other checks must go on
             self.ledger.apply([make_check_failure(beacon_checks.CHECK, error, now.wall)])
         try:
-            held = self._trainings.judge(sample.steps, now)
+            gpu_percent = {state.gpu.uuid: state.latest.gpu_percent for state in self.gpus.states.values()}
+            held = self._trainings.judge(sample.steps, now, gpu_percent)
             self.ledger.apply_levels(training_checks.CHECK, held, now.wall, "training continues as usual, or has ended")
         except Exception as error:  # noqa: BLE001 - same
             self.ledger.apply([make_check_failure(training_checks.CHECK, error, now.wall)])

@@ -6,13 +6,15 @@ All are warnings: a job's problem says nothing about its node, which stays avail
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby, zip_longest
 from math import isfinite
+from types import MappingProxyType
 from typing import NamedTuple
 
 from healthd.findings.facts import LevelFact, Moment, Raise, Unknown
 from healthd.samples.rank_steps import RankSteps
+from healthd.training.idle_ranks import IdleRank, IdleRanks
 from healthd.training.rank_numbers import RankNumbers
 from healthd.training.stall_detection import JobProgress, JobStall
 from healthd.training.watchdog_limits import Limits
@@ -22,7 +24,15 @@ from vocabulary.identity import Component, ComponentKind
 __all__ = ["CHECK", "CODES", "Limits", "TrainingCheck"]
 
 CHECK = "training"
-CODES = ("stalled", "loss_not_finite", "loss_spike", "gradient_spike", "throughput_low", "communication_share")
+CODES = (
+    "stalled",
+    "rank_idle",
+    "loss_not_finite",
+    "loss_spike",
+    "gradient_spike",
+    "throughput_low",
+    "communication_share",
+)
 SPIKES = ("loss_spike", "gradient_spike")
 RANKS_NAMED = 16
 JOBS_MAX = 64  # any user may write pages and so invent jobs; a ledger full of them would hide real faults
@@ -57,16 +67,26 @@ class TrainingCheck:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._progress: dict[_Job, JobProgress] = {}
+        self._idle: dict[_Job, IdleRanks] = {}
         self._numbers: dict[_Rank, RankNumbers] = {}
 
-    def judge(self, ranks: Sequence[RankSteps], now: Moment) -> list[LevelFact]:
-        """Return all current facts of jobs with living local ranks. Findings of ended jobs are cleared."""
+    def judge(
+        self, ranks: Sequence[RankSteps], now: Moment, gpu_percent: Mapping[str, int | None] = MappingProxyType({})
+    ) -> list[LevelFact]:
+        """Return all current facts of jobs with living local ranks. Findings of ended jobs are cleared.
+
+        Args:
+            ranks: the ranks of this node.
+            now: the time.
+            gpu_percent: each GPU's utilisation, by UUID.
+        """
         facts: list[LevelFact] = []
         living = _limit_jobs(_identify_job(rank) for rank in ranks if rank.alive)
         shown = sorted(
             (rank for rank in ranks if _identify_job(rank) in living), key=lambda r: (_identify_job(r), r.rank, r.pid)
         )
         self._progress = {job: self._progress.get(job) or JobProgress(self._limits) for job in living}
+        self._idle = {job: self._idle.get(job) or IdleRanks(self._limits) for job in living}
         self._numbers = {
             _identify_rank(rank): self._numbers.get(_identify_rank(rank)) or RankNumbers(self._limits)
             for rank in shown
@@ -75,7 +95,9 @@ class TrainingCheck:
         users = Counter(job[:2] for job in living)
         for job, of_job in groupby(shown, _identify_job):
             called = job if users[job[:2]] > 1 else job._replace(user=-1)
-            facts += self._judge_job(called, self._progress[job], list(of_job), now)
+            local = list(of_job)
+            facts += self._judge_job(called, self._progress[job], local, now)
+            facts += _judge_idle_ranks(called, self._idle[job].look(local, gpu_percent, now.monotonic), now)
         return facts
 
     def _judge_job(self, job: _Job, progress: JobProgress, ranks: list[RankSteps], now: Moment) -> list[LevelFact]:
@@ -156,6 +178,28 @@ def _judge_stall(job: _Job, holds: bool | None, stall: JobStall | None, now: Mom
     }
     summary = f"{job.name} has stalled for {stall.waited_s:.0f} s in step {slowest.step} ({where}, rank {slowest.rank}): {who}"
     return [_raise_job_fact(job, "stalled", summary, now, evidence)]
+
+
+def _judge_idle_ranks(job: _Job, idle: Sequence[IdleRank], now: Moment) -> list[LevelFact]:
+    if not idle:
+        return []
+    first = idle[0]
+    ranks = _format_ranks(each.rank.rank for each in idle)
+    evidence: Evidence = {
+        "ranks": ranks,
+        "step": first.rank.step,
+        "section": first.rank.section,
+        "idle_s": round(first.idle_s, 1),
+        "cpu_percent": round(first.cpu_percent, 1),
+    }
+    if first.gpu_percent is not None:
+        evidence |= {"gpu_percent": first.gpu_percent}
+    gpu = "its GPU is not known" if first.gpu_percent is None else f"its GPU is busy for {first.gpu_percent} %"
+    summary = (
+        f"rank {ranks} of {job.name} computes nothing in step {first.rank.step} ({first.rank.section}):"
+        f" its processes use {first.cpu_percent:.0f} % of a core, {gpu}"
+    )
+    return [_raise_job_fact(job, "rank_idle", summary, now, evidence)]
 
 
 def _judge_non_finite_values(job: _Job, numbers: dict[int, RankNumbers], now: Moment) -> list[LevelFact]:

@@ -7,6 +7,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
+from healthd.collectors.process_cpu_time import read_tree_cpu_seconds
 from healthd.samples.rank_steps import Beacons, RankSteps
 from healthd.trainer.beacons.beacon_directory import BeaconDirectory, DirectorySweep, PageFile, remove_page_file
 from healthd.trainer.beacons.beacon_page import BeaconError
@@ -26,6 +27,7 @@ SHOWN_PER_USER, BROKEN_PER_USER = 256, 16
 LATE_LOOKS = 60  # passes within which dead pages of a busy day are read; what is late then stays late
 STEPS_SUMMARISED = 64
 WINDOW_S = 4.0  # as `report_window_s` of the thresholds
+CPU_STILL_S, CPU_EVERY_S, CPU_READ_MAX = 5.0, 5.0, 8  # seconds without progress, between readings; ranks per pass
 SUMMARY_S = 5.0  # maximum age of a rank's step summary: parsing 64 steps costs more than reading the page
 
 
@@ -69,6 +71,7 @@ class BeaconCollector:
         self._reader = StepReader()
         self._windows = StepWindows(window_s)
         self._late: dict[int, int] = {}  # passes by user
+        self._cpu_read_at: dict[int, float] = {}  # by pid
         self.claimants: dict[str, JobClaimants] = {}  # of each job, as of the last pass; replaced whole, for any thread
 
     def read(self, now: float) -> Beacons:
@@ -102,9 +105,22 @@ class BeaconCollector:
             now,
             tuple(each.rank for each in shown),
             broken,
-            tuple(each.steps for each in shown),
+            self._with_cpu_time(shown, now),
             {job: claimed.told for job, claimed in claimants.items() if claimed.disputed},
         )
+
+    def _with_cpu_time(self, shown: list[_PageRead], now: float) -> tuple[RankSteps, ...]:
+        """Read, now and then, the CPU time of ranks that make no progress in a step."""
+        still = {
+            each.rank.pid
+            for each in shown
+            if each.rank.alive and each.rank.phase == "step" and now - each.rank.at >= CPU_STILL_S
+        }
+        due = [pid for pid in sorted(still) if not 0 <= now - self._cpu_read_at.get(pid, -CPU_EVERY_S) < CPU_EVERY_S]
+        read = {pid: read_tree_cpu_seconds(pid) for pid in due[:CPU_READ_MAX]}
+        self._cpu_read_at = {pid: now if pid in read else at for pid, at in self._cpu_read_at.items() if pid in still}
+        self._cpu_read_at |= dict.fromkeys(read, now)
+        return tuple(each.steps._replace(gpu=each.rank.gpu, cpu_s=read.get(each.rank.pid)) for each in shown)
 
     def _look_at(self, file: PageFile, patience: RetryBudget, now: float) -> _CachedPage | None:
         before = self._known.get(file.path)

@@ -36,7 +36,8 @@ class StepFacts(NamedTuple):
 class RankSteps(NamedTuple):
     """One rank. `phase` and `section` are its current ones, by name; `new` are its finished steps, oldest first.
 
-    Ranks of several users never belong to one job, whatever its name; `user` is their user id.
+    Ranks of several users never belong to one job, whatever its name; `user` is their user id. `gpu` is its UUID.
+    `cpu_s`: CPU seconds that its processes have used, read now and then while it makes no progress.
     """
 
     job: str
@@ -51,6 +52,8 @@ class RankSteps(NamedTuple):
     section: str = ""
     new: tuple[StepFacts, ...] = ()
     user: int = -1
+    gpu: str = ""
+    cpu_s: float | None = None
 
 
 class Beacons(msgspec.Struct, frozen=True):

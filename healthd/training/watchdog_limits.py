@@ -22,6 +22,8 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     checkpoint_floor_s: float
     pause_times_longest: float
     stall_clear_steps: int
+    rank_idle_s: float
+    rank_idle_cpu_percent: float
     loss_clear_steps: int
     loss_spreads: float
     loss_spread_floor_percent: float

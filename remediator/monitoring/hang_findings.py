@@ -1,6 +1,7 @@
 """Finds the rank that a stalled job waits for, from each rank's position in its step. Pure.
 
-Nodes know how long a step of their job may take, so they report the stall. Only the controller sees all ranks, so only
+Nodes know how long a step of their job may take, so they report the stall. A witness, evidence on a node that does not
+come from the trainer, shortens that: a rank that uses neither CPU nor GPU. Only the controller sees all ranks, so only
 it can tell the missing rank from those that wait. Beacons report steps and sections, not collectives: where the ranks
 that did not arrive are on several nodes, some of them may be waiting themselves, and no culprit is named.
 """
@@ -23,6 +24,8 @@ from vocabulary.messages.wire import RankStatus
 
 SOURCE = "hang"
 STALLED = "training/stalled"
+IDLE = "training/rank_idle"
+STILL_S, STILL_STEPS = 20.0, 3.0  # without progress of any rank, and in usual steps: enough beside a witness
 MOST_SAY_SO = 0.5  # of the nodes with living ranks of the job; a single one may be wrong
 CULPRITS_MAX = 0.25  # of the ranks: if more did not arrive, they wait elsewhere
 ENDING = ("leaving", "aborting", "done")  # sections with deadlines of their own
@@ -38,7 +41,7 @@ class StalledJob(NamedTuple):
 
     `heard`: ranks by number, from the last report of each node that still reports; `silent`: ranks of the other nodes.
     No rank is in both, and together they are complete. `stalled`: the nodes that report the stall; `sick`: those that
-    assert a fault of their own.
+    assert a fault of their own. `idle`: the nodes that report an idle rank of the job.
     """
 
     ref: JobRef
@@ -46,6 +49,16 @@ class StalledJob(NamedTuple):
     silent: Mapping[int, str]
     stalled: Collection[str]
     sick: Collection[str]
+    idle: Collection[str] = ()
+
+
+def stands_still(heard: Sequence[NodeRankReport]) -> bool:
+    """Return whether all living ranks are in a step and have made no progress for long; weaker than a reported stall."""
+    living = [(word, rank) for word in heard for rank in word.ranks if rank.alive and rank.phase not in ENDING]
+    return bool(living) and all(
+        rank.phase == "step" and word.sent_at - rank.at >= max(STILL_S, STILL_STEPS * rank.step_median)
+        for word, rank in living
+    )
 
 
 def is_job_stalled(heard: Sequence[NodeRankReport], stalled: Collection[str]) -> bool:
@@ -109,7 +122,7 @@ def _is_node_evidence_enough(job: StalledJob, node: str, culprits: Collection[in
         (word.sent_at - rank.at, rank.section) for word in job.heard for rank in word.ranks if rank.rank in culprits
     ]
     lasts = node in job.sick or min(waited_s for waited_s, _ in told) >= NCCL_GIVES_UP_S
-    return node in job.stalled and lasts and all(section in ON_GPU for _, section in told)
+    return ((node in job.stalled and lasts) or node in job.idle) and all(section in ON_GPU for _, section in told)
 
 
 def _hang_snapshot(training: Mapping[int, RankStatus], dead: Collection[int], silent: Collection[int]) -> Snapshot:

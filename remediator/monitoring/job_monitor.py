@@ -38,15 +38,18 @@ class KnownFindings:
     def __init__(self, findings: Iterable[Finding]) -> None:
         self._on_node: dict[str, list[Finding]] = {}
         self.of_origin: dict[str, list[Finding]] = {}
-        self.stalled: dict[str, set[str]] = {}  # nodes by job and attempt, as named in the component
+        # nodes by job and attempt, as named in the component
+        self.stalled: dict[str, set[str]] = {}
+        self.idle: dict[str, set[str]] = {}
         for finding in findings:
             if is_concluded(finding):
                 self.of_origin.setdefault(finding.origin, []).append(finding)
                 continue
             self._on_node.setdefault(finding.node, []).append(finding)
-            if finding.active and finding.kind == hang_findings.STALLED:
+            if finding.active and finding.kind in (hang_findings.STALLED, hang_findings.IDLE):
                 job = finding.component.name.partition(" of user ")[0]
-                self.stalled.setdefault(job, set()).add(finding.node)
+                nodes = self.stalled if finding.kind == hang_findings.STALLED else self.idle
+                nodes.setdefault(job, set()).add(finding.node)
 
     def own(self, node: str) -> Collection[Finding]:
         """Return a node's own findings."""
@@ -122,17 +125,20 @@ class JobMonitor:
 
     def _stuck(self, known: KnownFindings, has_reported: Callable[[str], bool], now: float) -> tuple[Finding, ...]:
         before = known.of_origin.get(detector_origin(hang_findings.SOURCE, self.ref), ())
-        stalled = known.stalled.get(straggler_findings.job_component(self.ref).name, set())
-        if not stalled and not any(finding.active for finding in before):
+        name = straggler_findings.job_component(self.ref).name
+        stalled, idle = known.stalled.get(name, set()), known.idle.get(name, set())
+        if not stalled and not idle and not any(finding.active for finding in before):
             return ()
         claims = settle_rank_claims(self.words.values(), has_reported)
         if not claims.reported or not claims.complete:  # a missing rank may be the one that the others wait for
             return ()
         found = None
-        if hang_findings.is_job_stalled(claims.reported, stalled):
+        if hang_findings.is_job_stalled(claims.reported, stalled) or (
+            idle and hang_findings.stands_still(claims.reported)
+        ):
             sick = {node for node in self.words if has_node_fault(known.own(node))}
             found = hang_findings.build_hang_finding(
-                hang_findings.StalledJob(self.ref, claims.reported, claims.silent, stalled, sick), now
+                hang_findings.StalledJob(self.ref, claims.reported, claims.silent, stalled, sick, idle), now
             )
         heard_at = max(word.at for word in claims.reported)
         return select_finding_changes(

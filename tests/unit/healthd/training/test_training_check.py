@@ -388,4 +388,4 @@ def test_no_number_crashes_a_watchdog(wild: list[tuple[float | None, ...]], past
 
 
 def test_every_code_has_been_tried() -> None:
-    assert set(CODES) == {"stalled", *FAULTS}
+    assert set(CODES) == {"stalled", "rank_idle", *FAULTS}

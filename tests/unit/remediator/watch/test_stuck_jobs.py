@@ -237,3 +237,38 @@ def test_whatever_a_node_without_a_rank_of_its_own_tells_of_ranks_the_same_is_sa
     expected = judged(*stands(change), silent)
     assert expected
     assert judged(watch, [told, *heard] if first else [*heard, told], now, silent) == expected
+
+
+def idle(node: str) -> Finding:
+    return replace(stalled(node), id=f"idle-{node}", code="rank_idle")
+
+
+def test_an_idle_rank_that_all_others_wait_for_is_an_error_within_the_first_minute() -> None:
+    backward = one(11, section="backward")
+    assert judged(*stands(backward, says=(), stuck_s=30.0)) == []
+    watch, heard, now = stands(backward, says=(), stuck_s=30.0, given=(idle("n1"),))
+    assert judged(watch, heard, now) == [("hang/stuck_compute n1", Severity.ERROR)]
+
+
+@pytest.mark.parametrize(
+    ("change", "witness", "stuck_s", "expected"),
+    [
+        (one(11, section="backward"), "n1", 10.0, []),  # not long enough
+        (one(11, section="backward"), "n2", 30.0, [("hang/stuck_compute n1", Severity.WARNING)]),  # another node's word
+        (one(11, section="data"), "n1", 30.0, [("hang/stuck_compute n1", Severity.WARNING)]),
+        (one(11, phase="between"), "n1", 30.0, []),  # an evaluation
+        (waiting, "n1", 30.0, [("hang/network n0", Severity.WARNING)]),
+        (one(11, section="backward", step_median=30.0), "n1", 60.0, []),  # two usual steps
+    ],
+)
+def test_a_witness_alone_takes_no_node(
+    change: Callable[[RankStatus], RankStatus], witness: str, stuck_s: float, expected: list[tuple[str, Severity]]
+) -> None:
+    assert judged(*stands(change, says=(), stuck_s=stuck_s, given=(idle(witness),))) == expected
+
+
+def test_a_job_in_which_one_rank_moves_is_not_stuck_whatever_a_node_reports_as_idle() -> None:
+    watch, heard, now = stands(one(11, section="backward"), says=(), stuck_s=30.0, given=(idle("n1"),))
+    moves = replace(heard[0].ranks[0], at=heard[0].sent_at - 1)
+    heard[0] = heard[0]._replace(ranks=[moves, *heard[0].ranks[1:]])
+    assert judged(watch, heard, now) == []
