@@ -26,11 +26,15 @@ FLEETS = {
     "no lemons, small": EpisodeShape(nodes=100, days=60.0),
     "no lemons, only failures recorded": EpisodeShape(record="bare"),
     "no lemons, repairs recorded": EpisodeShape(record="repairs"),
+    "no lemons, faults return late": EpisodeShape(relapse_d=1.5),
+    "no lemons, stubborn faults": EpisodeShape(unhelpful_again=0.6),
     "lemons 5 to 220 times": EpisodeShape(lemons=SHARE),
     "lemons, repairs recorded": EpisodeShape(lemons=SHARE, record="repairs"),
     "lemons, heavy-tailed repairs": EpisodeShape(lemons=SHARE, repairs="heavy", record="repairs"),
     "lemons, every repair helps": EpisodeShape(lemons=SHARE, unhelpful=0.0, unhelpful_again=0.0),
     "lemons, most repairs of no help": EpisodeShape(lemons=SHARE, unhelpful=0.42, unhelpful_again=0.42),
+    "lemons, faults return late": EpisodeShape(lemons=SHARE, relapse_d=1.5),
+    "lemons, stubborn faults": EpisodeShape(lemons=SHARE, unhelpful_again=0.6),
     "lemons, half a year": EpisodeShape(nodes=1000, days=182.0, lemons=SHARE),
     "lemons, small": EpisodeShape(nodes=100, days=60.0, lemons=0.02),
     "lemons, only failures recorded": EpisodeShape(lemons=SHARE, record="bare"),
@@ -87,8 +91,16 @@ def print_reliability(title: str, found: Promises) -> None:
 def print_fleet(name: str, found: Promises) -> None:
     sure, likely = found.said >= 0.9, found.said >= 0.5
     hits = 2 * int((likely & found.lemon).sum()) / max(1, int(likely.sum() + found.lemon.sum()))
-    cells = [int(found.lemon.sum()), int((likely & ~found.lemon).sum()), int((likely & found.lemon).sum()), f"{hits:.2f}"]
-    cells += [int(sure.sum()), *(f"{flags[sure].mean():.2f}" if sure.any() else "" for flags in (found.lemon, found.again))]
+    cells = [
+        int(found.lemon.sum()),
+        int((likely & ~found.lemon).sum()),
+        int((likely & found.lemon).sum()),
+        f"{hits:.2f}",
+    ]
+    cells += [
+        int(sure.sum()),
+        *(f"{flags[sure].mean():.2f}" if sure.any() else "" for flags in (found.lemon, found.again)),
+    ]
     print(f"| {name} | " + " | ".join(map(str, cells)) + " |", flush=True)
 
 

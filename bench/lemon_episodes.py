@@ -34,6 +34,7 @@ class EpisodeShape:
         nodes, days, rate: its size, the length of its record, faults a day of a usual node.
         lemons: share of the nodes; each draws a multiplier of the rate between `times` (log-uniform).
         unhelpful, unhelpful_again: share of first and of later repairs that leave the fault in place.
+        relapse_d: median days in service until a fault returns that a repair left in place (log-normal).
         repairs: "automatic" (1 to 3 h, a tenth 1 to 3 days) or "heavy" (log-normal).
         record: what the site writes: "returns" (failure, removal, return), "repairs" (failure, repair) or "bare".
     """
@@ -45,6 +46,7 @@ class EpisodeShape:
     times: tuple[float, float] = (5.0, 220.0)
     unhelpful: float = UNHELPFUL
     unhelpful_again: float = UNHELPFUL_AGAIN
+    relapse_d: float = RELAPSE_MEDIAN_D
     repairs: Literal["automatic", "heavy"] = "automatic"
     record: Literal["returns", "repairs", "bare"] = "returns"
 
@@ -82,7 +84,7 @@ def _draw_outages(rng: np.random.Generator, shape: EpisodeShape, rate: float) ->
         back = at + _draw_repair(rng, shape)
         found.append((at, back))
         if rng.random() < unhelpful:
-            at, unhelpful = back + RELAPSE_MEDIAN_D * rng.lognormal(0.0, RELAPSE_SIGMA), shape.unhelpful_again
+            at, unhelpful = back + shape.relapse_d * rng.lognormal(0.0, RELAPSE_SIGMA), shape.unhelpful_again
         else:
             at, unhelpful = back + rng.exponential(1 / rate), shape.unhelpful
     return np.array(found).reshape(-1, 2)

@@ -26,7 +26,7 @@ FLEET = [NodeRecord(node=f"n{number:03}") for number in range(200)]
 
 
 def failure(node: str, days_ago: float, kind: str = "node/suspected", **more: object) -> Occurrence:
-    given = {"jobs": ("big",), "job_nodes": 4, "incident": f"i-{node}-{days_ago}"} | more
+    given = {"jobs": ("big",), "job_nodes": 8, "incident": f"i-{node}-{days_ago}"} | more
     return Occurrence(NOW - days_ago * DAY_S, kind, node, **given)  # type: ignore[arg-type]  # fields by name
 
 
