@@ -8,6 +8,7 @@ for four weeks after the record ends, to see who fails again.
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Literal
 
 import numpy as np
@@ -64,7 +65,7 @@ def draw_episodic_fleet(seed: int, shape: EpisodeShape) -> EpisodicFleet:
     rng = np.random.default_rng(seed)
     times = np.ones(shape.nodes)
     bad = rng.permutation(shape.nodes)[: round(shape.nodes * shape.lemons)]
-    times[bad] = np.exp(rng.uniform(*np.log(shape.times), bad.size))
+    times[bad] = np.exp(rng.uniform(math.log(shape.times[0]), math.log(shape.times[1]), bad.size))
     as_of = BEGAN + shape.days * DAY_S
     rows, again = Rows(), np.zeros(shape.nodes, dtype=np.bool_)
     for node in range(shape.nodes):

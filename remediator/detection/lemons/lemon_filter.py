@@ -155,10 +155,11 @@ def _distinct_rows(counts: IncidentCounts) -> tuple[IncidentCounts, Ints, Floats
     together = np.hstack(counts[:5])
     kept, inverse = np.unique(np.round(together, 6), axis=0, return_inverse=True)
     inverse = np.asarray(inverse).reshape(-1)
-    bins = counts.days.size
     weights = np.ones(inverse.size)
     weights[-1] = 0.0
-    packed = IncidentCounts(*np.split(kept, 5, axis=1), counts.days, counts.unseen)
+    bins = counts.days.size
+    seen, repeats, relapse, exposure, repairs = (kept[:, bins * part : bins * (part + 1)] for part in range(5))
+    packed = IncidentCounts(seen, repeats, relapse, exposure, repairs, counts.days, counts.unseen)
     together_weigh = np.bincount(inverse, weights).astype(np.float64)
     return packed, inverse.astype(np.int64), together_weigh
 
