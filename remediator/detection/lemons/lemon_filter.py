@@ -152,7 +152,7 @@ def _run_hypothesis(
 
 def _distinct_rows(counts: IncidentCounts) -> tuple[IncidentCounts, Ints, Floats]:
     """Merge equal rows, to compute each once: most nodes have no events. The unseen have no weight yet."""
-    together = np.hstack(counts[:5])
+    together = np.hstack([counts.incidents, counts.repeats, counts.relapse, counts.exposure, counts.repairs])
     kept, inverse = np.unique(np.round(together, 6), axis=0, return_inverse=True)
     inverse = np.asarray(inverse).reshape(-1)
     weights = np.ones(inverse.size)
