@@ -11,7 +11,6 @@ import numpy as np
 
 from remediator.detection.lemons.failure_record import (
     DAY_S,
-    USUAL_RATE_PER_DAY,
     Floats,
     History,
     Ints,
@@ -58,16 +57,20 @@ def days_since_return(known: History, found: AttributedIncidents) -> Floats:
 def unhelpful_repair_share(found: AttributedIncidents, since_d: Floats, as_of: float) -> float:
     """Return the share of this fleet's repairs that leave the fault in place, shrunk to the published one.
 
-    Each node counts once, however often it fails: a lemon must not make relapses look usual.
+    Faults in the three days after an episode ends show how many come by chance. Each node counts once, however often
+    it fails: a lemon must not make relapses look usual.
     """
     first = np.r_[True, found.node[1:] != found.node[:-1]][: found.node.size]
-    seen = np.flatnonzero(first & (found.time < as_of - (EPISODE_D + 1) * DAY_S))
+    seen = np.flatnonzero(first & (found.time < as_of - (2 * EPISODE_D + 1) * DAY_S))
     following = np.minimum(seen + 1, max(found.node.size - 1, 0))
-    relapsed = (found.node[following] == found.node[seen]) & (following > seen) & (since_d[following] < EPISODE_D)
+    follows = (found.node[following] == found.node[seen]) & (following > seen)
+    after_d = np.where(follows, since_d[following], np.inf)
     weight = found.weight[seen]
-    chance = USUAL_RATE_PER_DAY * EPISODE_D
-    again = float((weight * np.minimum(relapsed * found.weight[following], 1.0)).sum()) - chance * float(weight.sum())
-    share = (again + UNHELPFUL_SHARE * PUBLISHED_WEIGHT) / (float(weight.sum()) + PUBLISHED_WEIGHT)
+    heavy = weight * np.minimum(found.weight[following], 1.0)
+    again, later = (float(heavy[(low <= after_d) & (after_d < low + EPISODE_D)].sum()) for low in (0.0, EPISODE_D))
+    left = max(float(weight.sum()) - again, 1.0)
+    own = again - later / left * float(weight.sum())
+    share = (own + UNHELPFUL_SHARE * PUBLISHED_WEIGHT) / (float(weight.sum()) + PUBLISHED_WEIGHT)
     return float(np.clip(share, 0.0, UNHELPFUL_MAX))
 
 
