@@ -119,8 +119,9 @@ class HotJobRun:
         network = job.step_s * 0.2 * (1 + (job.network if at >= job.others_at else 0.0))
         step_s = float(own.max(axis=1).mean()) + network
         for rank, mean in enumerate(own.mean(axis=0).tolist()):
-            times = (0.35 * mean, 0.65 * mean, network) if job.timed else (None, None, None)
-            window = StepWindow(self._first, self._size, self._size, step_s, *times, 0.0 if job.timed else None)
+            window = StepWindow(self._first, self._size, self._size, step_s)
+            if job.timed:
+                window = StepWindow(self._first, self._size, self._size, step_s, 0.35 * mean, 0.65 * mean, network, 0.0)
             self._windows[rank] = [*self._windows[rank], window][-WINDOWS_SENT:]
         self._first += self._size
         self._ends = at + self._size * step_s

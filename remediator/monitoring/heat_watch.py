@@ -28,7 +28,8 @@ HELD_BY_HEAT = ("throttle/hw_thermal", "throttle/sw_thermal", "throttle/thermal_
 SAMPLES = 512  # at most one per pass of two seconds: a quarter of an hour
 DECIDED_S = AFTER_S + 60.0  # after the heat began; later the steps before it are no longer known
 ROWS_MIN = 3  # of own times, on each side
-HOT_SINCE, USUAL = "hot_since", "usual_step_s"  # evidence, from which another leader continues
+# Evidence, from which another leader continues.
+HOT_SINCE, USUAL, OWN_AGREES = "hot_since", "usual_step_s", "own_time_agrees"
 
 
 class HeatSuspect(NamedTuple):
@@ -99,8 +100,9 @@ class HeatWatch:
                 return None
             own = _own_rises(rows, samples, ranks, onset.at)
             verdict = None if own is None else blame_hot_rank(min(ranks), node, onset.rise, *own)
-            if verdict is None:
+            if own is None or verdict is None:
                 return None
+            onset = onset._replace(own_agrees=own[0] is not None)
         elif onset is not None:
             rise = current_rise(samples, onset, now)
             verdict = None if rise is None else blame_hot_rank(min(ranks), node, rise, None, None)
@@ -124,7 +126,7 @@ def _earlier_onset(before: Collection[Finding], node: str, gpu: str, hot_since: 
         usual, since = each.evidence.get(USUAL), each.evidence.get(HOT_SINCE)
         same = each.active and (each.node, each.component.name) == (node, gpu)
         if same and isinstance(usual, int | float) and usual > 0 and since == round(hot_since):
-            return HeatOnset(hot_since, float(usual), 0.0)
+            return HeatOnset(hot_since, float(usual), 0.0, each.evidence.get(OWN_AGREES) is True)
     return None
 
 

@@ -19,7 +19,7 @@ from remediator.detection.stragglers.straggler_verdict import Culprit, SlowdownK
 from remediator.model.journal_records import JobRef
 from remediator.monitoring.analysis_passes import PassConclusion
 from remediator.monitoring.detector_findings import SUMMARY_MAX, build_detector_finding, detector_origin
-from remediator.monitoring.heat_watch import HOT_SINCE, USUAL, HeatSuspect
+from remediator.monitoring.heat_watch import HOT_SINCE, OWN_AGREES, USUAL, HeatSuspect
 from remediator.monitoring.step_windows import RankPlacement
 from vocabulary.finding import Evidence, Finding, Severity
 from vocabulary.identity import Component, ComponentKind
@@ -144,18 +144,22 @@ def _culprit_finding(
 
 
 def _heat_findings(job: StragglerContext, hot: HeatSuspect, now: float) -> list[Finding]:
-    """Build the finding about a hot GPU that the job waits for; the heat's onset takes the place of peers."""
+    """Build the finding about a hot GPU that the job waits for; its onset takes the place of peers.
+
+    Where only step times are known, it stays a suspicion.
+    """
     (culprit,) = hot.verdict.culprits
     since = {culprit.rank: hot.onset.at}
     place = (job.seats[culprit.rank].node, hot.gpu)
-    found = _culprit_finding(job, hot.verdict, place, [culprit], (since, True), now)
+    found = _culprit_finding(job, hot.verdict, place, [culprit], (since, hot.onset.own_agrees), now)
     if found is None:
         return []
     words = (
         f"{job.ref.job} is slowed down: its steps take {100 * culprit.slowdown:.0f} % longer since heat holds down the "
         f"clocks of the GPU of rank {culprit.rank}"
     )
-    more: Evidence = {HOT_SINCE: round(hot.onset.at), USUAL: round(hot.onset.usual_step_s, 6)}
+    usual_s = round(hot.onset.usual_step_s, 6)
+    more: Evidence = {HOT_SINCE: round(hot.onset.at), USUAL: usual_s, OWN_AGREES: hot.onset.own_agrees}
     return [replace(found, summary=words[:SUMMARY_MAX], evidence=found.evidence | more)]
 
 

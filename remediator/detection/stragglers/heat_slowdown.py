@@ -31,11 +31,16 @@ class PaceSample(NamedTuple):
 
 
 class HeatOnset(NamedTuple):
-    """When heat began to hold the GPU down (UTC s), the job's step time until then, and how much it rose."""
+    """When heat began to hold the GPU down (UTC s), the job's step time until then, and how much it rose.
+
+    `own_agrees`: the rank's own time was measured and rose too. Step time alone is a suspicion: a network that becomes
+    slow at that moment looks the same.
+    """
 
     at: float
     usual_step_s: float
     rise: float
+    own_agrees: bool = False
 
 
 def find_heat_onset(samples: Sequence[PaceSample], hot_since: float) -> HeatOnset | None:

@@ -74,7 +74,7 @@ def test_a_job_of_few_ranks_names_its_hot_gpu_within_five_minutes(nodes: int, *,
     (found,) = job.suspects
     assert (found.kind, found.node, found.component.name) == ("straggler/gpu", "n0", "GPU-0")
     assert found.evidence["slowdown"] == pytest.approx(0.25, abs=0.03)
-    assert (found.evidence["confirmed"], found.evidence["level"]) == ("yes", "now")
+    assert (found.evidence["confirmed"], found.evidence["level"]) == ("yes", "now" if timed else "watch")
     assert "heat" in found.summary
     first = next(each for each in job.watch.told if each.kind == "straggler/gpu")
     assert first.last_seen - job.begun <= 300
@@ -98,6 +98,14 @@ def test_it_leaves_only_when_staying_costs_more() -> None:
     job.run(round(3000 / ROW_S), 0.25, [0.25])
     (found,) = job.suspects
     assert found.severity is Severity.ERROR
+    assert float(found.evidence["staying_costs_s"]) > float(found.evidence["leaving_costs_s"])
+
+
+def test_step_time_alone_never_makes_it_leave() -> None:
+    job = Job(2, timed=False)
+    job.grow_hot(0.25, rows=round(3600 / ROW_S))
+    (found,) = job.suspects
+    assert (found.severity, found.evidence["level"]) == (Severity.WARNING, "watch")
     assert float(found.evidence["staying_costs_s"]) > float(found.evidence["leaving_costs_s"])
 
 
@@ -195,7 +203,8 @@ def test_another_leader_keeps_it_although_it_has_not_seen_the_job_before_the_hea
     (found,) = job.suspects
     after = Watched(job.watch.findings.values())
     job.run(60, 0.25, [0.25], watch=after)
-    assert [each.id for each in after.stands.values()] == [found.id]
+    (kept,) = after.stands.values()
+    assert (kept.id, kept.evidence["level"]) == (found.id, "now")
     job.run(45, watch=after)
     assert not after.stands
 
