@@ -16,6 +16,7 @@ from vocabulary.hardware.throttle_reasons import THROTTLE_REASONS
 
 CHECK = "clocks"
 _HEAT = sum(bit for bit, name in THROTTLE_REASONS.items() if name in {"sw_thermal", "hw_thermal"})
+_COOL_SIBLINGS_MIN = 2  # none of which is hot: so they cannot outvote it
 _MORE_POWER = 1.05  # times the siblings' median: such a GPU is hot because it has more work
 
 
@@ -49,7 +50,8 @@ class GpuClockCheck:
             maximum = state.constants.sm_clock_max_mhz
             facts += self._judge(state, now, "low", maximum, self._limits.max_percent)
             facts += self._judge(state, now, "below_siblings", usual, self._limits.siblings_percent)
-            facts += self._judge_only_hot(state, [other for other in gpus if other is not state], usual, now)
+            cool = median_of_siblings(siblings, _COOL_SIBLINGS_MIN)
+            facts += self._judge_only_hot(state, [other for other in gpus if other is not state], cool, now)
         return facts
 
     def _judge_only_hot(
@@ -60,7 +62,8 @@ class GpuClockCheck:
         Several hot GPUs are the node's cooling, and which of them a job waits for is unknown.
         """
         latest, clock, limits = state.latest, self._clock(state), self._limits
-        usual_mw = median_of_siblings([other.latest.power_mw for other in others if other.latest.power_mw is not None])
+        drawn = [other.latest.power_mw for other in others if other.latest.power_mw is not None]
+        usual_mw = median_of_siblings(drawn, _COOL_SIBLINGS_MIN)
         held: bool | None = None
         if clock and usual_mhz and latest.throttle_mask is not None:
             alone = not any((other.latest.throttle_mask or 0) & _HEAT for other in others)

@@ -80,6 +80,12 @@ def test_other_heat_is_no_suspect(node: Callable[..., Any], gpu: Gpu, more: dict
     assert lasting(node("clocks"), hot_node(gpu, **more)) == set()
 
 
+def test_two_cool_siblings_are_enough(node: Callable[..., Any], gpu: Gpu) -> None:
+    states = hot_node(gpu, {0: 1700})
+    assert lasting(node("clocks"), states[:3]) == {"held_by_heat@0"}
+    assert lasting(node("clocks"), states[:2]) == set()
+
+
 def test_a_second_hot_gpu_takes_the_suspicion_back(node: Callable[..., Any], gpu: Gpu) -> None:
     judge = node("clocks")
     assert lasting(judge, hot_node(gpu, {3: 1700})) == {"held_by_heat@3"}
