@@ -52,6 +52,15 @@ def test_a_node_that_fails_again_and_again_is_a_lemon_and_one_that_failed_once_i
     assert all(finding.severity is Severity.INFO for node, finding in found.items() if node != "n007")
 
 
+def test_a_fault_that_two_repairs_did_not_fix_makes_no_suspect() -> None:
+    past = usual()[:40]
+    for day in (9.0, 8.2, 7.4, 6.5):
+        past += [failure("n007", day), failure("n007", day - 0.01, "node/isolated")]
+        past += [failure("n007", day - 0.2, "node/returned", incident="")]
+    found = by_node(lemon_findings.build_lemon_findings(past, FLEET, NOW))
+    assert "n007" not in found or found["n007"].severity is Severity.INFO
+
+
 @pytest.mark.parametrize("fleet", [3, 5, 200])
 def test_one_incident_makes_no_lemon_and_without_time_in_service_says_nothing(fleet: int) -> None:
     nodes = [NodeRecord(node=f"n{number:03}") for number in range(fleet)]
