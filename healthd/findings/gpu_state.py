@@ -48,9 +48,9 @@ def judge_gpu_level(
     return judge_level(holds, now, kind, component, summary, severity=severity, evidence=evidence)
 
 
-def median_of_siblings(values: Sequence[float]) -> float | None:
+def median_of_siblings(values: Sequence[float], least: int = SIBLINGS_MIN) -> float | None:
     """Return the median of the node's other GPUs; None if there are too few."""
-    if len(values) < SIBLINGS_MIN:
+    if len(values) < least:
         return None
     ordered, half = sorted(values), len(values) // 2  # importing `statistics` would cost the node half a MiB
     return ordered[half] if len(values) % 2 else (ordered[half - 1] + ordered[half]) / 2

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from remediator.detection.stragglers.repeat_culprits import PASSES, TIMES, repeat_culprits_of
 from remediator.detection.stragglers.straggler_judgement import judge_stragglers
 from remediator.detection.stragglers.straggler_verdict import Culprit, SlowdownKind, StragglerVerdict
+from remediator.monitoring.heat_watch import HeatWatch
 from remediator.monitoring.step_windows import WARM_UP_STEPS, NodeRankReport, StepWindowMatrix
 
 PASS_ROWS = 32  # twice the detector's window: it then knows when the slowdown began, and detects 20 % in noise of 5 %
@@ -33,6 +34,7 @@ class AnalysisPasses:
 
     def __init__(self) -> None:
         self.timings = StepWindowMatrix()
+        self.heat = HeatWatch()
         self.last = 0.0
         self.since: dict[int, float] = {}  # by rank: since when it has been named
         self._verdicts: deque[StragglerVerdict] = deque(maxlen=PASSES)
@@ -42,8 +44,10 @@ class AnalysisPasses:
 
     def take(self, heard: Iterable[NodeRankReport], at: float = 0.0) -> None:
         """Take in what nodes report of their ranks, as `StepWindowMatrix.take` does."""
+        heard = list(heard)
         self.timings.take(heard, at)
         rows = self.timings
+        self.heat.take(heard, rows.frontier)
         if rows.grid != self._grid or rows.frontier < self._frontier:  # rows rebuilt, or the job went back
             self._next, self._grid, self._full_at = -1, rows.grid, None
         self._frontier = rows.frontier

@@ -15,6 +15,7 @@ from remediator.model.journal_records import JobRef
 from remediator.monitoring import hang_findings, straggler_findings
 from remediator.monitoring.analysis_passes import AnalysisPasses
 from remediator.monitoring.detector_findings import detector_origin, select_finding_changes
+from remediator.monitoring.heat_watch import HOT_SINCE, index_hot_gpus
 from remediator.monitoring.rank_claims import settle_rank_claims
 from remediator.monitoring.step_windows import NodeRankReport, RankPlacement
 from vocabulary.finding import Finding, Severity
@@ -38,9 +39,11 @@ class KnownFindings:
     def __init__(self, findings: Iterable[Finding]) -> None:
         self._on_node: dict[str, list[Finding]] = {}
         self.of_origin: dict[str, list[Finding]] = {}
-        # nodes by job and attempt, as named in the component
+# nodes by job and attempt, as named in the component
         self.stalled: dict[str, set[str]] = {}
         self.idle: dict[str, set[str]] = {}
+        findings = list(findings)
+        self.hot = index_hot_gpus(findings)
         for finding in findings:
             if is_concluded(finding):
                 self.of_origin.setdefault(finding.origin, []).append(finding)
@@ -109,18 +112,21 @@ class JobMonitor:
 
     def _slow(self, crew: AnalysisPasses, known: KnownFindings, now: float) -> tuple[Finding, ...]:
         crew.judge(now)
-        conclusion = crew.conclusion
-        if conclusion is None:
-            return ()
         of_job = known.of_origin.get(detector_origin(straggler_findings.SOURCE, self.ref), ())
         before = [finding for finding in of_job if self._crews.of(finding.node) in (crew, None)]
-        seats = crew.timings.seats
+        seats, as_of = crew.timings.seats, crew.last
+        conclusion, hot = crew.conclusion, crew.heat.find_suspect(crew.timings, known.hot, before, now)
+        if hot is not None:
+            as_of = max(as_of, hot.heard_at)
+        elif conclusion is None:  # nothing but heat can have been concluded
+            before = [finding for finding in before if HOT_SINCE in finding.evidence and crew.heat.is_recent(now)]
+            as_of = now
         job = straggler_findings.StragglerContext(
-            self.ref, seats, lambda node, gpu: machine_signals(known.own(node), gpu, now), before
+            self.ref, seats, lambda node, gpu: machine_signals(known.own(node), gpu, now), before, hot
         )
         found = straggler_findings.build_straggler_findings(job, conclusion, crew.since, now)
         return select_finding_changes(
-            before, found, now, lambda finding: straggler_findings.straggler_end_reason(finding, seats), crew.last
+            before, found, now, lambda finding: straggler_findings.straggler_end_reason(finding, seats), as_of
         )
 
     def _stuck(self, known: KnownFindings, has_reported: Callable[[str], bool], now: float) -> tuple[Finding, ...]:

@@ -10,13 +10,16 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from remediator.detection.stragglers.eject_break_even import EjectUrgency, compute_eject_break_even, eject_urgency
 from remediator.detection.stragglers.peer_comparison import PEERS_MIN
 from remediator.detection.stragglers.signal_confirmation import ConfirmationState, MachineSignals, confirm_culprit
 from remediator.detection.stragglers.straggler_verdict import Culprit, SlowdownKind, StragglerVerdict
 from remediator.model.journal_records import JobRef
 from remediator.monitoring.analysis_passes import PassConclusion
-from remediator.monitoring.detector_findings import build_detector_finding, detector_origin
+from remediator.monitoring.detector_findings import SUMMARY_MAX, build_detector_finding, detector_origin
+from remediator.monitoring.heat_watch import HOT_SINCE, OWN_AGREES, USUAL, HeatSuspect
 from remediator.monitoring.step_windows import RankPlacement
 from vocabulary.finding import Evidence, Finding, Severity
 from vocabulary.identity import Component, ComponentKind
@@ -33,27 +36,31 @@ _URGENT = {EjectUrgency.NEXT_CHECKPOINT, EjectUrgency.NOW}
 class StragglerContext(NamedTuple):
     """What a job's judgement needs besides its timing.
 
-    `witness` returns the signals for (node, GPU UUID); `before` holds earlier conclusions, perhaps of another leader.
+    `witness` returns the signals for (node, GPU UUID); `before` holds earlier conclusions, perhaps of another leader;
+    `hot` is the GPU whose heat coincides with the job's slowdown.
     """
 
     ref: JobRef
     seats: Mapping[int, RankPlacement]
     witness: Callable[[str, str], MachineSignals]
     before: Collection[Finding] = ()
+    hot: HeatSuspect | None = None
 
 
 def build_straggler_findings(
-    job: StragglerContext, conclusion: PassConclusion, since: Mapping[int, float], now: float
+    job: StragglerContext, conclusion: PassConclusion | None, since: Mapping[int, float], now: float
 ) -> list[Finding]:
     """Build the findings that hold for the job now; empty if no rank stands out.
 
     Args:
         job: the job whose passes these are.
-        conclusion: the conclusion of its passes.
+        conclusion: the conclusion of its passes; a culprit in it outweighs the heat of another GPU.
         since: by rank, since when it has been named (UTC s).
         now: UTC seconds.
     """
-    if conclusion.verdict is None or not job.seats:
+    if job.hot is not None and (conclusion is None or not conclusion.culprits):
+        return _heat_findings(job, job.hot, now)
+    if conclusion is None or conclusion.verdict is None or not job.seats:
         return []
     if not conclusion.culprits:
         return [_job_wide_finding(job, conclusion.verdict, now)]
@@ -65,7 +72,9 @@ def build_straggler_findings(
     everyone = {culprit.rank for culprit in conclusion.culprits}
     found = []
     for place, each in named.items():
-        sure = _is_confirmed_by_peers(job.seats, place[0], everyone)
+        sure = _is_confirmed_by_peers(job.seats, place[0], everyone) or (
+            job.hot is not None and place[1] == job.hot.gpu
+        )
         found.append(_culprit_finding(job, conclusion.verdict, place, each, (since, sure), now))
     return [finding for finding in found if finding is not None]
 
@@ -132,6 +141,26 @@ def _culprit_finding(
     return build_detector_finding(
         about, (SOURCE, verdict.verdict.value), origin, severity, f"{words}; {second}", now, evidence
     )
+
+
+def _heat_findings(job: StragglerContext, hot: HeatSuspect, now: float) -> list[Finding]:
+    """Build the finding about a hot GPU that the job waits for; its onset takes the place of peers.
+
+    Where only step times are known, it stays a suspicion.
+    """
+    (culprit,) = hot.verdict.culprits
+    since = {culprit.rank: hot.onset.at}
+    place = (job.seats[culprit.rank].node, hot.gpu)
+    found = _culprit_finding(job, hot.verdict, place, [culprit], (since, hot.onset.own_agrees), now)
+    if found is None:
+        return []
+    words = (
+        f"{job.ref.job} is slowed down: its steps take {100 * culprit.slowdown:.0f} % longer since heat holds down the "
+        f"clocks of the GPU of rank {culprit.rank}"
+    )
+    usual_s = round(hot.onset.usual_step_s, 6)
+    more: Evidence = {HOT_SINCE: round(hot.onset.at), USUAL: usual_s, OWN_AGREES: hot.onset.own_agrees}
+    return [replace(found, summary=words[:SUMMARY_MAX], evidence=found.evidence | more)]
 
 
 def _is_confirmed_by_peers(seats: Mapping[int, RankPlacement], node: str, culprits: Collection[int]) -> bool:

@@ -109,9 +109,9 @@ def out_of_service(history: History, as_of: float) -> tuple[Ints, Floats, Floats
     open_ended = np.flatnonzero(np.isnan(end))
     if open_ended.size:
         node, start = rows.node[open_ended], rows.time[open_ended]
-        following = _next_event_time(back_node, back_time, node, start)
+        following = next_event_time(back_node, back_time, node, start)
         failing = history.take(history.of(Kind.FAILURE))
-        again = np.isfinite(_next_event_time(failing.node, failing.time, node, start + OUT_DEFAULT_S))
+        again = np.isfinite(next_event_time(failing.node, failing.time, node, start + OUT_DEFAULT_S))
         unsaid = again | (not returns_told and _returns_unrecorded(again, as_of - start))
         otherwise = np.where(unsaid, start + OUT_DEFAULT_S, as_of)
         end[open_ended] = np.where(np.isfinite(following), following, otherwise)
@@ -131,7 +131,7 @@ def _return_times(history: History) -> tuple[Ints, Floats]:
     return np.concatenate([node, seen.node]), np.concatenate([done, seen.time])
 
 
-def _next_event_time(node: Ints, time: Floats, of_node: Ints, after: Floats) -> Floats:
+def next_event_time(node: Ints, time: Floats, of_node: Ints, after: Floats) -> Floats:
     """Return the first `time` of the same node later than `after`, NaN if none."""
     if node.size == 0:
         return np.full(of_node.size, np.nan)

@@ -44,10 +44,13 @@ UNSEEN_MAX = 100.0  # times the listed nodes
 class IncidentCounts(NamedTuple):
     """Nodes × bins: weighted incidents, days in service scaled by common conditions, repairs at the end of a bin.
 
-    `days` is the length of each bin; the last row stands for `unseen` quiet nodes; NaN: unknown.
+    `incidents` start an episode, `repeats` come soon after a return, where the fault before them would return at
+    `relapse` per day. `days` is the length of each bin; the last row stands for `unseen` quiet nodes; NaN: unknown.
     """
 
     incidents: Floats
+    repeats: Floats
+    relapse: Floats
     exposure: Floats
     repairs: Floats
     days: Floats
@@ -149,13 +152,14 @@ def _run_hypothesis(
 
 def _distinct_rows(counts: IncidentCounts) -> tuple[IncidentCounts, Ints, Floats]:
     """Merge equal rows, to compute each once: most nodes have no events. The unseen have no weight yet."""
-    together = np.hstack([counts.incidents, counts.exposure, counts.repairs])
+    together = np.hstack([counts.incidents, counts.repeats, counts.relapse, counts.exposure, counts.repairs])
     kept, inverse = np.unique(np.round(together, 6), axis=0, return_inverse=True)
     inverse = np.asarray(inverse).reshape(-1)
-    bins = counts.days.size
     weights = np.ones(inverse.size)
     weights[-1] = 0.0
-    packed = IncidentCounts(kept[:, :bins], kept[:, bins : 2 * bins], kept[:, 2 * bins :], counts.days, counts.unseen)
+    bins = counts.days.size
+    seen, repeats, relapse, exposure, repairs = (kept[:, bins * part : bins * (part + 1)] for part in range(5))
+    packed = IncidentCounts(seen, repeats, relapse, exposure, repairs, counts.days, counts.unseen)
     together_weigh = np.bincount(inverse, weights).astype(np.float64)
     return packed, inverse.astype(np.int64), together_weigh
 
@@ -182,7 +186,9 @@ class _RateTotals(NamedTuple):
     @classmethod
     def of(cls, counts: IncidentCounts, weights: Floats, quiet: int) -> _RateTotals:
         """Build the totals; `quiet` is the row of the unseen, which `weights` leaves out."""
-        seen, days = counts.incidents.sum(axis=1), counts.exposure.sum(axis=1)
+        # Of repeats only those count that chance explains better than the fault before them.
+        own = counts.repeats * USUAL_RATE_PER_DAY / (USUAL_RATE_PER_DAY + counts.relapse)
+        seen, days = (counts.incidents + own).sum(axis=1), counts.exposure.sum(axis=1)
         told = not math.isnan(counts.unseen)
         failed = seen >= FAILED
         whole = weights.copy()
@@ -259,6 +265,10 @@ def _filter_forward(counts: IncidentCounts, rate: float, guess: _FleetHypothesis
     for number, days in enumerate(counts.days.tolist()):
         seen, exposed = counts.incidents[:, number, None], counts.exposure[:, number, None]
         log_like = seen * log_rates - exposed * rates
+        rows_again = np.flatnonzero(counts.repeats[:, number])
+        if rows_again.size:
+            again, relapse = counts.repeats[rows_again, number, None], counts.relapse[rows_again, number, None]
+            log_like[rows_again] += again * np.log(rates + relapse)
         top = log_like.max(axis=1, keepdims=True)
         states *= np.exp(log_like - top)
         total = states.sum(axis=1)

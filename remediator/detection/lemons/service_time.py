@@ -16,6 +16,7 @@ from remediator.detection.lemons.failure_record import (
     covered_days,
     out_of_service,
 )
+from remediator.detection.lemons.fault_episodes import days_since_return, relapse_rate, unhelpful_repair_share
 from remediator.detection.lemons.incident_attribution import AttributedIncidents
 from remediator.detection.lemons.lemon_filter import FAILED, IncidentCounts
 
@@ -41,7 +42,9 @@ def compute_fleet_exposure(
     edges = bin_edges(float(known.time.min()) if known.node.size else as_of, as_of)
     days = np.diff(edges) / DAY_S
     service = _service_days(known, as_of, edges)
-    seen, mended = _bin_incidents(known, found, edges)
+    since_d = days_since_return(known, found)
+    relapse = relapse_rate(since_d, unhelpful_repair_share(found, since_d, as_of))
+    seen, mended, repeats, excited = _bin_incidents(known, found, relapse, edges)
     worse = _bin_excess(seen, service) * _group_excess(known, seen, service)[:, None]
     quiet, calm = (
         np.median(each, axis=0) if known.nodes else once for each, once in ((service, days), (worse, days * 0 + 1))
@@ -49,11 +52,14 @@ def compute_fleet_exposure(
     # If every failure is half due to something else, there are as many failures, each with half the weight.
     plain = found.weight[found.weight >= FAILED]
     unit = float(plain.mean()) if plain.size else 1.0
+    none = np.zeros(seen.shape[1])
     # The last bin has no width: it holds what came after a repair of the last day.
     counts = IncidentCounts(
-        np.vstack([seen, np.zeros(seen.shape[1])]) / unit,
+        np.vstack([seen - repeats, none]) / unit,
+        np.vstack([repeats, none]) / unit,
+        np.vstack([excited, none]),
         _append_empty_bin(np.vstack([service * worse, quiet * calm])),
-        np.vstack([mended, np.zeros(mended.shape[1])]),
+        np.vstack([mended, none]),
         np.append(days, 0.0),
         _unseen_node_count(known, fleet_nodes),
     )
@@ -80,8 +86,10 @@ def _service_days(known: History, as_of: float, edges: Floats) -> Floats:
     return spans
 
 
-def _bin_incidents(known: History, found: AttributedIncidents, edges: Floats) -> tuple[Floats, Floats]:
-    """Return (weighted incidents, completed repairs), nodes × (bins + 1).
+def _bin_incidents(
+    known: History, found: AttributedIncidents, relapse: Floats, edges: Floats
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return (weighted incidents, completed repairs, repeats of a fault, their rate of relapse), nodes × (bins + 1).
 
     An incident after a repair in its bin moves one bin on.
     """
@@ -89,7 +97,7 @@ def _bin_incidents(known: History, found: AttributedIncidents, edges: Floats) ->
     node, done = completed_repairs(known)
     node, done = node[done >= edges[0]], done[done >= edges[0]]
     late = found.time >= edges[0]
-    whose, when, weight = found.node[late], found.time[late], found.weight[late]
+    whose, when, weight, relapse = found.node[late], found.time[late], found.weight[late], relapse[late]
     at = np.clip(np.searchsorted(edges, done, side="left") - 1, 0, bins - 2)
     mended = np.zeros((known.nodes, bins))
     np.add.at(mended, (node, at), 1.0)
@@ -99,7 +107,10 @@ def _bin_incidents(known: History, found: AttributedIncidents, edges: Floats) ->
     where += when > first_done[whose, where]
     seen = np.zeros((known.nodes, bins))
     np.add.at(seen, (whose, where), weight)
-    return seen, mended
+    repeats, excited = np.zeros_like(seen), np.zeros_like(seen)
+    np.add.at(repeats, (whose, where), np.where(relapse > 0, weight, 0.0))
+    np.add.at(excited, (whose, where), relapse * weight)
+    return seen, mended, repeats, excited / np.maximum(repeats, 1e-12)
 
 
 def _unseen_node_count(known: History, fleet_nodes: int | None) -> float:

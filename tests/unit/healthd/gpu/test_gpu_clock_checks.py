@@ -3,6 +3,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from healthd.findings.gpu_state import GpuState
 
 Gpu = Callable[..., GpuState]
@@ -45,3 +47,48 @@ def test_it_ends_when_the_clock_is_up_again(node: Callable[..., Any], gpu: Gpu) 
     assert lasting(judge, working(gpu, [1300])) == {"low@0"}
     assert "low@0" in judge.unknown(130, *working(gpu, [1900]))
     assert "low@0" not in judge.say(250, *working(gpu, [1900]))
+
+
+def hot_node(
+    gpu: Gpu, hot: dict[int, int], *, percent: int = 100, power: int = 500_000, mask: int = 0x48
+) -> list[GpuState]:
+    """Eight busy GPUs at 1950 MHz and 600 W; `hot` ones are held at these clocks."""
+    return [
+        gpu(
+            index, MAX, sm_clock_mhz=hot.get(index, 1950), throttle_mask=mask if index in hot else 0, gpu_percent=percent,
+            power_mw=power if index in hot else 600_000, temperature_c=91 if index in hot else 62,
+        )
+        for index in range(8)
+    ]  # fmt: skip
+
+
+def test_the_only_hot_gpu_is_a_suspect_within_two_minutes_with_its_numbers(node: Callable[..., Any], gpu: Gpu) -> None:
+    assert lasting(node("clocks"), hot_node(gpu, {3: 1700})) == {"held_by_heat@3"}
+    assert lasting(node("clocks"), hot_node(gpu, {3: 1700}, mask=0x20)) == {"held_by_heat@3"}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"hot": {3: 1700, 4: 1750}}, {"hot": dict.fromkeys(range(8), 1700)}, {"hot": {3: 1900}},
+        {"hot": {3: 1700}, "percent": 10}, {"hot": {3: 1700}, "power": 690_000}, {"hot": {3: 1700}, "mask": 0x4},
+        {"hot": {3: 1700}, "mask": 0x88}, {"hot": dict.fromkeys(range(8), 1700), "mask": 0x4},
+    ],
+    ids=["two hot", "all hot", "hot and fast", "idle", "more work", "power cap", "power brake", "power cap on all"],
+)  # fmt: skip
+def test_other_heat_is_no_suspect(node: Callable[..., Any], gpu: Gpu, more: dict[str, Any]) -> None:
+    assert lasting(node("clocks"), hot_node(gpu, **more)) == set()
+
+
+def test_two_cool_siblings_are_enough(node: Callable[..., Any], gpu: Gpu) -> None:
+    states = hot_node(gpu, {0: 1700})
+    assert lasting(node("clocks"), states[:3]) == {"held_by_heat@0"}
+    assert lasting(node("clocks"), states[:2]) == set()
+
+
+def test_a_second_hot_gpu_takes_the_suspicion_back(node: Callable[..., Any], gpu: Gpu) -> None:
+    judge = node("clocks")
+    assert lasting(judge, hot_node(gpu, {3: 1700})) == {"held_by_heat@3"}
+    both = hot_node(gpu, {3: 1700, 4: 1700})
+    judge.say(130, *both)
+    assert "held_by_heat@3" not in judge.say(250, *both)

@@ -32,14 +32,16 @@ class Fleet:
     def now(self) -> float:
         return 1_700_000_000.0 + self.row * ROW_S
 
-    def say(self, own: Callable[[int, int], float] = lambda _rank, _row: 1.0) -> list[NodeRankReport]:
-        """One more row, told by every node."""
+    def say(
+        self, own: Callable[[int, int], float] = lambda _rank, _row: 1.0, step_s: float = 1.5
+    ) -> list[NodeRankReport]:
+        """One more row, told by every node; `step_s` is that of all ranks, since they wait for each other."""
         heard = []
         for place, name in enumerate(self.names):
             ranks = []
             for rank in range(place * self.per_node, (place + 1) * self.per_node):
                 seconds = own(rank, self.row) * float(np.exp(self.noise * self._draw.standard_normal()))
-                window = StepWindow(self.row * STEPS, STEPS, STEPS, 1.5, 0.3 * seconds, 0.7 * seconds, 0.2, 0.01)
+                window = StepWindow(self.row * STEPS, STEPS, STEPS, step_s, 0.3 * seconds, 0.7 * seconds, 0.2, 0.01)
                 self._windows[rank] = [*self._windows.get(rank, []), window][-8:]
                 ranks.append(self.rank(rank, tuple(self._windows[rank])))
             heard.append(NodeRankReport(name, ranks, self.now, self.now))

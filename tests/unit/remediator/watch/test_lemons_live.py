@@ -26,7 +26,7 @@ FLEET = [NodeRecord(node=f"n{number:03}") for number in range(200)]
 
 
 def failure(node: str, days_ago: float, kind: str = "node/suspected", **more: object) -> Occurrence:
-    given = {"jobs": ("big",), "job_nodes": 4, "incident": f"i-{node}-{days_ago}"} | more
+    given = {"jobs": ("big",), "job_nodes": 8, "incident": f"i-{node}-{days_ago}"} | more
     return Occurrence(NOW - days_ago * DAY_S, kind, node, **given)  # type: ignore[arg-type]  # fields by name
 
 
@@ -50,6 +50,15 @@ def test_a_node_that_fails_again_and_again_is_a_lemon_and_one_that_failed_once_i
     assert float(worst.evidence["probability"]) > 0.9
     assert worst.evidence["advice"] in ("repair", "replace")
     assert all(finding.severity is Severity.INFO for node, finding in found.items() if node != "n007")
+
+
+def test_a_fault_that_two_repairs_did_not_fix_makes_no_suspect() -> None:
+    past = usual()[:40]
+    for day in (9.0, 8.2, 7.4, 6.5):
+        past += [failure("n007", day), failure("n007", day - 0.01, "node/isolated")]
+        past += [failure("n007", day - 0.2, "node/returned", incident="")]
+    found = by_node(lemon_findings.build_lemon_findings(past, FLEET, NOW))
+    assert "n007" not in found or found["n007"].severity is Severity.INFO
 
 
 @pytest.mark.parametrize("fleet", [3, 5, 200])
