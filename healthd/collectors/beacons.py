@@ -12,7 +12,8 @@ from healthd.samples.rank_steps import Beacons, RankSteps
 from healthd.trainer.beacons.beacon_directory import BeaconDirectory, DirectorySweep, PageFile, remove_page_file
 from healthd.trainer.beacons.beacon_page import BeaconError
 from healthd.trainer.beacons.job_owners import JobClaim, JobClaimants, find_job_claimants, read_job_claim
-from healthd.trainer.beacons.page_reader import SHORTAGES, BeaconView, RetryBudget
+from healthd.trainer.beacons.page_reader import SHORTAGES, BeaconView, RetryBudget, process_alive
+from healthd.trainer.beacons.stack_socket import parse_socket_name
 from healthd.trainer.beacons.step_ring import StepDurations, summarize_durations
 from healthd.training.step_reader import StepReader
 from healthd.training.step_windows import StepWindows
@@ -167,7 +168,7 @@ class BeaconCollector:
     def _clean(self, look: DirectorySweep, now: float) -> None:
         """Delete what has been of no use for a day."""
         for file in look.asides:
-            if _modification_time(file) < now - KEPT_S:
+            if _modification_time(file) < now - KEPT_S and not _is_socket_in_use(file.path):
                 remove_page_file(file)
         for file in look.settled:
             known = self._known[file.path]
@@ -178,6 +179,14 @@ class BeaconCollector:
 
 def _modification_time(file: PageFile) -> float:
     return file.changed_ns / 1e9
+
+
+def _is_socket_in_use(path: str) -> bool:
+    owner = parse_socket_name(Path(path).name)
+    try:
+        return owner is not None and process_alive(*owner)
+    except OSError:  # not known now
+        return True
 
 
 def _drop_reported_steps(known: _CachedPage) -> _CachedPage:

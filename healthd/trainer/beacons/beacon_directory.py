@@ -15,6 +15,7 @@ from collections.abc import Container, Iterator
 from typing import Any, NamedTuple
 
 from healthd.trainer.beacons.beacon_page import BeaconError
+from healthd.trainer.beacons.stack_socket import SOCKET_SUFFIX
 
 SUFFIX, ASIDE = ".beacon", ".tmp"
 NAMES_PER_LOOK = 8192
@@ -36,8 +37,8 @@ class PageFile(NamedTuple):
 class DirectorySweep(NamedTuple):
     """What to read now, alternating users; what needs no reading; how many files of each user must wait.
 
-    `whole`: the listing has returned all names present at its start. `asides` are unfinished pages, `names` the paths
-    of all others that are remembered.
+    `whole`: the listing has returned all names present at its start. `asides` are unfinished pages and sockets,
+    `names` the paths of all others that are remembered.
     """
 
     due: list[PageFile]
@@ -74,7 +75,7 @@ class BeaconDirectory:
             file = self._status(name)
             if file is None:
                 self._forget(name)
-            elif name.endswith(ASIDE):
+            elif name.endswith((ASIDE, SOCKET_SUFFIX)):
                 asides.append(file)
             elif self._only_uid in (None, file.uid):
                 by_user.setdefault(file.uid, []).append(file)
@@ -100,7 +101,7 @@ class BeaconDirectory:
                 self._known = {}
                 return True
         names = [entry.name for entry in itertools.islice(self._listing, NAMES_PER_LOOK)]
-        self._listed |= dict.fromkeys(name for name in names if name.endswith((SUFFIX, ASIDE)))
+        self._listed |= dict.fromkeys(name for name in names if name.endswith((SUFFIX, ASIDE, SOCKET_SUFFIX)))
         if len(names) == NAMES_PER_LOOK:
             return False
         self._known, self._listed = self._listed, {}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -27,7 +29,8 @@ from healthd.trainer.beacons.beacon_directory import (
     iterate_page_files,
     prepare_directory,
 )
-from healthd.trainer.beacons.page_reader import read_all_pages, read_page
+from healthd.trainer.beacons.page_reader import process_start, read_all_pages, read_page
+from healthd.trainer.beacons.stack_socket import stack_socket_name
 
 ALICE, BOB = 1001, 1002
 NOW = 1e9
@@ -156,6 +159,11 @@ def test_old_pages_of_the_dead_go_and_others_stay(beacons: Path) -> None:
     rubbish, aside = beacons / "rubbish.beacon", beacons / "x.beacon.1.tmp"
     rubbish.touch()
     aside.touch()
+    started = process_start(os.getpid()) or 0
+    used, unused = (beacons / stack_socket_name(os.getpid(), start) for start in (started, started + 1))
+    for path in (used, unused):
+        with contextlib.closing(socket.socket(socket.AF_UNIX)) as server:
+            server.bind(str(path))
     collector, now = BeaconCollector(beacons), time.time()
 
     for moment in (now, now + KEPT_S - 60):
@@ -165,11 +173,13 @@ def test_old_pages_of_the_dead_go_and_others_stay(beacons: Path) -> None:
             dead.name,
             rubbish.name,
             aside.name,
+            used.name,
+            unused.name,
         }
     collector.read(now + KEPT_S + 1)
     collector.read(now + KEPT_S + 2)
 
-    assert list(beacons.iterdir()) == [Path(living.path)]
+    assert set(beacons.iterdir()) == {Path(living.path), used}
     living.close()
 
 
