@@ -208,7 +208,8 @@ class Daemon:
     def evidence(self, order: Order | None = None) -> EvidenceBundle:
         """Return recent evidence, for `order` or for a person on this node. Callable from any thread."""
         now = Moment(self._host.clock.wall(), self._host.clock.monotonic())
-        return collect_evidence(self.status, self._watch.telemetry.snapshot(now), self._config.beacon_dir, order)
+        telemetry = self._watch.telemetry.snapshot(now)
+        return collect_evidence(self.status, telemetry, self._config.beacon_dir, order, self._beacons.stacks)
 
     def telemetry(self, back_s: float) -> TelemetryPart:
         """Return the telemetry of the last `back_s`, for a person viewing this node. Callable from any thread."""

@@ -7,7 +7,12 @@ from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from healthd.collectors.process_cpu_time import read_tree_cpu_seconds
+from healthd.collectors.rank_stacks import LocalRank
+from healthd.collectors.stack_sockets import RankProcess
+from healthd.collectors.stack_watcher import STILL_S, StackWatcher, StillRank
 from healthd.samples.rank_steps import Beacons, RankSteps
 from healthd.trainer.beacons.beacon_directory import BeaconDirectory, DirectorySweep, PageFile, remove_page_file
 from healthd.trainer.beacons.beacon_page import BeaconError
@@ -17,6 +22,7 @@ from healthd.trainer.beacons.stack_socket import parse_socket_name
 from healthd.trainer.beacons.step_ring import StepDurations, summarize_durations
 from healthd.training.step_reader import StepReader
 from healthd.training.step_windows import StepWindows
+from vocabulary.messages.evidence_bundle import RankStack
 from vocabulary.messages.wire import RankStatus, StepWindow
 from vocabulary.text.surrogate_escapes import escape_surrogates
 
@@ -73,6 +79,7 @@ class BeaconCollector:
         self._windows = StepWindows(window_s)
         self._late: dict[int, int] = {}  # passes by user
         self._cpu_read_at: dict[int, float] = {}  # by pid
+        self._stacks = StackWatcher(str(directory))
         self.claimants: dict[str, JobClaimants] = {}  # of each job, as of the last pass; replaced whole, for any thread
 
     def read(self, now: float) -> Beacons:
@@ -102,6 +109,7 @@ class BeaconCollector:
         found = [known.read for _, known in sorted(self._known.items()) if known.read is not None]
         self.claimants = claimants = find_job_claimants(each.claim for each in found)
         shown = _limit_pages_by_user([each for each in found if _is_relevant_page(each, claimants, now)])
+        shown = self._with_stacks(shown, now)
         return Beacons(
             now,
             tuple(each.rank for each in shown),
@@ -109,6 +117,26 @@ class BeaconCollector:
             self._with_cpu_time(shown, now),
             {job: claimed.told for job, claimed in claimants.items() if claimed.disputed},
         )
+
+    @property
+    def stacks(self) -> tuple[RankStack, ...]:
+        """The newest stacks of ranks that stood still in the last minutes. Callable from any thread."""
+        return self._stacks.stacks
+
+    def _with_stacks(self, shown: list[_PageRead], now: float) -> list[_PageRead]:
+        """Add what ranks that make no progress in a step wait for, once their stacks have been read."""
+        still = {
+            each.claim.path: _make_still_rank(each)
+            for each in shown
+            if each.rank.alive and each.rank.phase == "step" and now - each.rank.at >= STILL_S
+        }
+        places = self._stacks.look(list(still.values()), now)
+        return [
+            each._replace(rank=replace(each.rank, stack=places[rank]))
+            if (rank := still.get(each.claim.path)) in places
+            else each
+            for each in shown
+        ]
 
     def _with_cpu_time(self, shown: list[_PageRead], now: float) -> tuple[RankSteps, ...]:
         """Read, now and then, the CPU time of ranks that make no progress in a step."""
@@ -187,6 +215,11 @@ def _is_socket_in_use(path: str) -> bool:
         return owner is not None and process_alive(*owner)
     except OSError:  # not known now
         return True
+
+
+def _make_still_rank(read: _PageRead) -> StillRank:
+    rank, process = read.rank, RankProcess(read.claim.pid, read.claim.uid)
+    return StillRank(LocalRank(rank.job, rank.attempt, rank.rank, process), (read.steps.completed, rank.section))
 
 
 def _drop_reported_steps(known: _CachedPage) -> _CachedPage:

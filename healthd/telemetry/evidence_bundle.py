@@ -1,14 +1,16 @@
-"""Assembles an evidence bundle from samples in memory and from the trainers' beacon pages. Reads nothing else."""
+"""Assembles an evidence bundle from samples in memory, and from the trainers' beacon pages and stacks."""
 
 from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from healthd.collectors.infiniband import InfinibandSample
 from healthd.collectors.pcie import PcieSample
+from healthd.collectors.rank_stacks import LocalRank, read_rank_stacks
+from healthd.collectors.stack_sockets import RankProcess
 from healthd.collectors.versions import VersionsSample
 from healthd.daemon_status import Status
 from healthd.findings.gpu_state import GpuState
@@ -25,6 +27,7 @@ from vocabulary.messages.evidence_bundle import (
     EvidenceBundle,
     Missing,
     RankEvidence,
+    RankStack,
     TopologyFact,
     fit_bundle,
 )
@@ -38,13 +41,18 @@ _WANTED = ("nvml", "kernel_log", "infiniband", "ethernet", "pcie", "versions")
 
 
 def collect_evidence(
-    status: Status, telemetry: Telemetry, beacon_dir: Path, order: Order | None = None
+    status: Status,
+    telemetry: Telemetry,
+    beacon_dir: Path,
+    order: Order | None = None,
+    stacks: Iterable[RankStack] = (),
 ) -> EvidenceBundle:
     """Return the bundle for `order`, or for a person on this node; never larger than its bound.
 
-    Unreadable pages and silent sources are named in `missing`.
+    Unreadable pages and silent sources are named in `missing`. `stacks` are those of ranks that stood still; the stacks
+    of other living ranks are read now, within some seconds.
     """
-    ranks, broken = _collect_ranks(beacon_dir, telemetry.from_at)
+    ranks, living, broken = _collect_ranks(beacon_dir, telemetry.from_at)
     missing = [*_list_unrecorded_time(telemetry), *_list_silent_sources(status), *broken]
     if not ranks:
         missing.append(Missing("training steps", "no beacon page on this node"))
@@ -61,6 +69,7 @@ def collect_evidence(
             series=telemetry.series,
             kernel_lines=telemetry.kernel_lines,
             ranks=ranks,
+            stacks=tuple(_collect_stacks(beacon_dir, living, list(stacks), telemetry.at)),
             gpus=status.gpus,
             versions=_collect_versions(status),
             topology=tuple(_collect_topology(status)),
@@ -87,8 +96,18 @@ def _list_silent_sources(status: Status) -> list[Missing]:
     ]
 
 
-def _collect_ranks(directory: Path, from_at: float) -> tuple[tuple[RankEvidence, ...], list[Missing]]:
-    """Return the most recently updated ranks, alternating between users, sorted by job, attempt and rank.
+def _collect_stacks(
+    directory: Path, living: Sequence[LocalRank], known: Sequence[RankStack], at: float
+) -> Iterator[RankStack]:
+    """Return one stack per rank: where it stood still, or else where it is now."""
+    names = {(stack.job, stack.attempt, stack.rank) for stack in known}
+    others = [rank for rank in living if rank[:3] not in names]
+    fresh = read_rank_stacks(str(directory), others, at, [rank.process for rank in others])
+    yield from sorted([*known, *fresh], key=lambda stack: (stack.job, stack.attempt, stack.rank))[:RANKS_MAX]
+
+
+def _collect_ranks(directory: Path, from_at: float) -> tuple[tuple[RankEvidence, ...], list[LocalRank], list[Missing]]:
+    """Return the most recently updated ranks, alternating between users, sorted by job, attempt and rank; who lives.
 
     Each page is read once to choose and once more to keep, one at a time: a page has 128 KiB, and its steps are as
     large.
@@ -99,8 +118,14 @@ def _collect_ranks(directory: Path, from_at: float) -> tuple[tuple[RankEvidence,
         found.setdefault(view.uid, []).append((view.alive, view.state.at, file))
     in_turn = itertools.zip_longest(*(sorted(each, reverse=True) for each in found.values()))
     chosen = [each[2] for turn in in_turn for each in turn if each is not None][:RANKS_MAX]
-    ranks = [_make_rank_evidence(view, from_at) for _, view in _read_page_views(chosen, [])]
-    return tuple(sorted(ranks, key=lambda rank: (rank.job, rank.attempt, rank.rank))), broken[:BROKEN_MAX]
+    ranks: list[RankEvidence] = []
+    living: list[LocalRank] = []
+    for _, view in _read_page_views(chosen, []):
+        ranks.append(_make_rank_evidence(view, from_at))
+        if view.alive:
+            identity, process = view.identity, RankProcess(view.identity.pid, view.uid)
+            living.append(LocalRank(identity.job, identity.attempt, identity.rank, process))
+    return tuple(sorted(ranks, key=lambda rank: (rank.job, rank.attempt, rank.rank))), living, broken[:BROKEN_MAX]
 
 
 def _list_page_files(directory: Path, broken: list[Missing]) -> Iterator[PageFile]:

@@ -1,5 +1,5 @@
 # Descriptors and directory entries are the subject here; pathlib has no equivalent.
-# ruff: noqa: PTH101, PTH102, PTH105, PTH106, PTH108, PTH116, PTH118, PTH120
+# ruff: noqa: PTH102, PTH106, PTH108, PTH118, PTH120
 """Lets healthd ask a rank where it is: opens PyTorch's worker server on a UNIX socket beside the rank's page.
 
 The server answers from its own thread, also while the main thread waits in a collective. It needs the interpreter's

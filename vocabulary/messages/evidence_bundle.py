@@ -80,6 +80,24 @@ class RankEvidence(msgspec.Struct, frozen=True, omit_defaults=True):
     gpu: str = ""  # its UUID
 
 
+class RankStack(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Where a rank's main thread was, outermost frame first, each as ``function (file:line)``.
+
+    `source`: torch, py-spy or proc, whichever answered first. `place` is what the rank waited for, by
+    `vocabulary.stacks.stack_places`; `calls` are its open collectives as torch's flight recorder has them, in JSON.
+    """
+
+    job: str
+    attempt: int
+    rank: int
+    pid: int
+    at: float
+    source: str
+    frames: tuple[str, ...]
+    place: str = ""
+    calls: str = ""
+
+
 class TopologyFact(msgspec.Struct, frozen=True):
     """How one component connects to others, as text: ``gpu:GPU-1``, ``pcie path``, ``0000:00:01.0 > 0000:3b:00.0``."""
 
@@ -112,6 +130,7 @@ class EvidenceBundle(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     series: tuple[Series, ...] = ()
     kernel_lines: tuple[KernelLine, ...] = ()
     ranks: tuple[RankEvidence, ...] = ()
+    stacks: tuple[RankStack, ...] = ()
     gpus: tuple[Gpu, ...] = ()
     versions: dict[str, str] = {}
     topology: tuple[TopologyFact, ...] = ()
@@ -167,6 +186,7 @@ _SHORTENINGS: tuple[tuple[str, Callable[[EvidenceBundle], EvidenceBundle]], ...]
     ("topology", lambda bundle: replace(bundle, topology=())),
     ("all series", lambda bundle: replace(bundle, series=())),
     ("all ranks", lambda bundle: replace(bundle, ranks=())),
+    ("all stacks", lambda bundle: replace(bundle, stacks=())),
     ("all kernel lines", lambda bundle: replace(bundle, kernel_lines=())),
     ("versions", lambda bundle: replace(bundle, versions={})),
     ("GPUs", lambda bundle: replace(bundle, gpus=())),

@@ -152,6 +152,7 @@ class RankStatus(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):  # 
     data_group: Whole = -1
     expert_group: Whole = -1
     gpu: Name = ""  # its UUID
+    stack: Word = ""  # what it waits for, as its stack shows (`stack_places`), once it makes no progress
     windows: Annotated[tuple[StepWindow, ...], msgspec.Meta(max_length=WINDOWS_MAX)] = ()
 
 
