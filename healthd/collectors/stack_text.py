@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 FRAMES_MAX, FRAME_CHARS_MAX = 64, 160
 CALLS_KEPT, CALLS_CHARS_MAX = 16, 32 << 10  # the oldest open calls: the others wait behind them
-_PACKAGES = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python3\.\d+/")
+_PACKAGES = re.compile(r"(?:/lib(?:64)?/python3\.\d+)?/(?:site|dist)-packages/|/lib(?:64)?/python3\.\d+/")
 _THREAD = re.compile(r"(?:Current thread|Thread) 0x[0-9a-f]+ \(most recent call first\):")
 _FRAME = re.compile(r'  File "(.{1,4096})", line (\d{1,9}|\?\?\?) in (.{1,500})')
 _KERNEL_FRAME = re.compile(r"\[<[0-9a-fx]+>\] ([\w.]{1,100})(?:\+0x.*)?", re.ASCII)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -67,16 +66,15 @@ class StackWatcher:
             self._thread = thread
 
     def _read(self, due: Sequence[StillRank], now: float) -> None:
-        began, known = time.monotonic(), self._known
+        known = self._known
         first = {each.rank.process for each in due if each not in known}
         read = read_rank_stacks(self._directory, [each.rank for each in due], now, first)
         found = {(stack.job, stack.attempt, stack.rank, stack.pid): stack for stack in read}
-        tried_at = now + time.monotonic() - began
         fresh = {}
         for each in due:
             rank, before = each.rank, known.get(each)
             stack = found.get((rank.job, rank.attempt, rank.rank, rank.process.pid))
             if stack is not None and before is not None and before.stack is not None and not stack.calls:
                 stack = replace(stack, calls=before.stack.calls)
-            fresh[each] = _Reading(tried_at, stack)
+            fresh[each] = _Reading(now, stack)
         self._known = known | fresh
