@@ -21,6 +21,7 @@ from remediator.monitoring.straggler_findings import job_component
 from vocabulary.finding import Evidence, Finding, Severity
 from vocabulary.identity import Component, ComponentKind
 from vocabulary.messages.wire import RankStatus
+from vocabulary.stacks.stack_places import OFF_THE_GPU, StackPlace
 
 SOURCE = "hang"
 STALLED = "training/stalled"
@@ -94,6 +95,8 @@ def build_hang_finding(job: StalledJob, now: float) -> Finding | None:
     (node,) = nodes
     sections = {training[n].section for n in verdict.culprits if n in training}
     evidence["section"] = ", ".join(sorted(sections))
+    stacks = ", ".join(sorted({training[n].stack for n in verdict.culprits if n in training} - {""}))
+    evidence |= {"stack": stacks} if stacks else {}
     if verdict.culprits[0] in dead:
         critical, what = node in job.sick, "died"
     elif verdict.culprits[0] in job.silent:
@@ -101,7 +104,7 @@ def build_hang_finding(job: StalledJob, now: float) -> Finding | None:
     else:
         critical, what = (
             _is_node_evidence_enough(job, node, verdict.culprits),
-            "has not arrived at the call in which the others wait",
+            "has not arrived at the call in which the others wait" + _describe_stacks(stacks),
         )
     gpus = {ranks[n][1].gpu if n in ranks else "" for n in verdict.culprits}
     gpu = next(iter(gpus)) if len(gpus) == 1 else ""
@@ -113,23 +116,28 @@ def build_hang_finding(job: StalledJob, now: float) -> Finding | None:
     )
 
 
+def _describe_stacks(places: str) -> str:
+    return f"; its stack is in {places}" if places not in ("", StackPlace.OTHER) else ""
+
+
 def _is_node_evidence_enough(job: StalledJob, node: str, culprits: Collection[int]) -> bool:
     """Return whether the node gives enough evidence.
 
-    A recompilation, or reading in the forward pass, looks the same at first.
+    A recompilation, or reading in the forward pass, looks the same at first: only the stack tells them apart.
     """
-    told = [
-        (word.sent_at - rank.at, rank.section) for word in job.heard for rank in word.ranks if rank.rank in culprits
-    ]
+    told = [(word.sent_at - rank.at, rank) for word in job.heard for rank in word.ranks if rank.rank in culprits]
     lasts = node in job.sick or min(waited_s for waited_s, _ in told) >= NCCL_GIVES_UP_S
-    return ((node in job.stalled and lasts) or node in job.idle) and all(section in ON_GPU for _, section in told)
+    on_gpu = all(rank.section in ON_GPU and rank.stack not in OFF_THE_GPU for _, rank in told)
+    return ((node in job.stalled and lasts) or node in job.idle) and on_gpu
 
 
 def _hang_snapshot(training: Mapping[int, RankStatus], dead: Collection[int], silent: Collection[int]) -> Snapshot:
     """Model the furthest step as the one call that all ranks must join. With a dead rank, all living ranks wait for it."""
-    furthest = max(_progress_key(rank) for rank in training.values())
+    some_off_gpu = any(rank.stack in OFF_THE_GPU for rank in training.values())
+    progress = {n: _progress_key(rank, some_off_gpu) for n, rank in training.items()}
+    furthest = max(progress.values())
     number = furthest[0]
-    behind = set() if dead else {n for n, rank in training.items() if _progress_key(rank) < furthest}
+    behind = set() if dead else {n for n in training if progress[n] < furthest}
     everybody = tuple(sorted({*training, *dead, *silent}))
     return Snapshot(
         operations=[
@@ -143,11 +151,16 @@ def _hang_snapshot(training: Mapping[int, RankStatus], dead: Collection[int], si
     )
 
 
-def _progress_key(rank: RankStatus) -> tuple[int, int]:
-    """Return a sort key: a rank that waits in a collective is further in its step than one that does anything else."""
+def _progress_key(rank: RankStatus, some_off_gpu: bool) -> tuple[int, int]:  # noqa: FBT001 - of the whole job
+    """Return a sort key: a rank that waits in a collective is further in its step than one that does anything else.
+
+    Stacks count beside sections only where they show a rank that reads, saves or compiles: without such a rank, one in
+    a collective says little about the others, whose GPUs may be in the same one.
+    """
     if rank.phase != "step":
         return rank.step + 1, 0
-    return rank.step, 2 if rank.section == "communication" else 1
+    waits = rank.section == "communication" and rank.stack not in OFF_THE_GPU
+    return rank.step, 2 if waits or (some_off_gpu and rank.stack == StackPlace.COLLECTIVE) else 1
 
 
 def _unnamed_hang_finding(

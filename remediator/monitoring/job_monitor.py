@@ -39,7 +39,7 @@ class KnownFindings:
     def __init__(self, findings: Iterable[Finding]) -> None:
         self._on_node: dict[str, list[Finding]] = {}
         self.of_origin: dict[str, list[Finding]] = {}
-# nodes by job and attempt, as named in the component
+        # nodes by job and attempt, as named in the component
         self.stalled: dict[str, set[str]] = {}
         self.idle: dict[str, set[str]] = {}
         findings = list(findings)

@@ -65,6 +65,41 @@ def test_what_the_host_or_the_program_may_keep_it_with_is_shown_and_takes_no_nod
     assert judged(*stands(one(11, section=section))) == [("hang/stuck_compute n1", Severity.WARNING)]
 
 
+@pytest.mark.parametrize("stack", ["data", "checkpoint", "compile"])
+def test_a_rank_whose_stack_is_off_the_gpu_takes_no_node(stack: str) -> None:
+    watch, heard, now = stands(one(11, section="backward", stack=stack))
+    assert judged(watch, heard, now) == [("hang/stuck_compute n1", Severity.WARNING)]
+    (found,) = watch.stands.values()
+    assert found.evidence["stack"] == stack
+    assert found.summary.endswith(f"its stack is in {stack}")
+
+
+@pytest.mark.parametrize("stack", ["", "other", "cuda_sync", "collective", "something new"])
+def test_any_other_stack_changes_no_verdict(stack: str) -> None:
+    assert judged(*stands(one(11, section="backward", stack=stack))) == [("hang/stuck_compute n1", Severity.ERROR)]
+
+
+def test_a_rank_in_its_data_loader_is_told_from_those_in_a_collective_where_no_section_is() -> None:
+    def change(rank: RankStatus) -> RankStatus:
+        return replace(rank, section="forward", stack="data" if rank.rank == 11 else "collective")
+
+    watch, heard, now = stands(change)
+    assert judged(watch, heard, now) == [("hang/stuck_compute n1", Severity.WARNING)]
+    assert next(iter(watch.stands.values())).evidence["ranks"] == "11"
+
+
+def test_a_rank_that_reads_is_not_in_the_communication_that_its_section_says() -> None:
+    watch, heard, now = stands(one(11, stack="data"))
+    assert judged(watch, heard, now) == [("hang/stuck_compute n1", Severity.WARNING)]
+
+
+def test_a_collective_in_one_stack_accuses_no_rank_that_may_be_in_the_same() -> None:
+    def change(rank: RankStatus) -> RankStatus:
+        return replace(rank, section="forward", stack="other" if rank.rank == 11 else "collective")
+
+    assert judged(*stands(change)) == [("hang/nobody n0", Severity.WARNING)]
+
+
 def test_a_rank_that_died_is_named_and_its_node_only_taken_if_it_says_itself_that_it_is_sick() -> None:
     dead = one(3, alive=False, section="forward")
     assert judged(*stands(dead)) == [("hang/dead_rank n0", Severity.WARNING)]
