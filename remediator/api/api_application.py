@@ -72,4 +72,5 @@ def build_app(service: HandlerContext, pages: Sequence[BaseRoute] = ()) -> Starl
     app.state.board = HazardCache(service)
     app.state.jobs_listed = SharedResult(encoded_job_list)
     app.state.evidence_turns = asyncio.Semaphore(evidence_handlers.AT_ONCE)
+    app.state.stack_trees = {}
     return app

@@ -20,6 +20,7 @@ from remediator.api import (
     placement_handlers,
     postmortem_handlers,
     report_handlers,
+    stack_handlers,
     telemetry_handlers,
     token_handlers,
 )
@@ -45,7 +46,7 @@ from remediator.model.views_actions import ActionList, AwaitingList, BreakerView
 from remediator.model.views_alerts import AlertList, AlertTest, AlertTested, SilenceList, SilenceRequest, SilenceView
 from remediator.model.views_audit import AuditView
 from remediator.model.views_detectors import LemonList, StragglerList
-from remediator.model.views_evidence import EvidenceList
+from remediator.model.views_evidence import EvidenceList, IncidentStacks
 from remediator.model.views_jobs import GpuList, JobList, JobView
 from remediator.model.views_overview import OverviewView
 from remediator.model.views_telemetry import TelemetryView
@@ -220,6 +221,13 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         EvidenceList,
         "List the bundles; with 'order', return that bundle.",
         (Query("order", "string", "the order that requested it"),),
+    ),
+    _get(
+        f"{_INCIDENT}/stacks",
+        _OPERATOR,
+        stack_handlers.show_stacks,
+        IncidentStacks,
+        "Where the ranks of its jobs were, as one tree per job.",
     ),
     _command(
         f"{_INCIDENT}/approve", operator_handlers.approve_plan_step, "Approve what the incident awaits.", body=Approval

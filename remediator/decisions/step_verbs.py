@@ -34,6 +34,8 @@ from vocabulary.identity import ComponentKind
 from vocabulary.order import OrderKind
 from vocabulary.text.duration_format import format_period
 
+EVIDENCE_NODES_MAX = 128  # other nodes of a job that hangs
+
 
 def run_cordon_step(context: StepContext, run: StepRun) -> StepRun:
     """Keep new work off the node. An operator's own hold serves as well, and remains theirs."""
@@ -144,10 +146,20 @@ def run_reboot_step(context: StepContext, run: StepRun) -> StepRun:
 
 
 def collect_evidence(context: StepContext, run: StepRun) -> StepRun:
-    """Collect the node's evidence from before the fault."""
+    """Collect the node's evidence from before the fault; after a hang, also the stacks on the job's other nodes.
+
+    The step succeeds with the node's own evidence, whatever becomes of the others'.
+    """
     if run.actions:
-        return step_state_from_actions(context, run)
-    return context.plan_order(run, OrderKind.COLLECT_EVIDENCE, context.incident.node)
+        if has_running_actions(context, run):
+            return run
+        own = step_state_from_actions(context, replace(run, actions=run.actions[:1]))
+        return replace(own, actions=run.actions)
+    jobs = trainer_orders.jobs_that_hang(context)
+    others = sorted({node for ref in jobs for node in context.state.nodes_with(ref)} - {context.incident.node})
+    for node in (context.incident.node, *others[:EVIDENCE_NODES_MAX]):
+        run = context.plan_order(run, OrderKind.COLLECT_EVIDENCE, node)
+    return run
 
 
 def run_preflight_step(context: StepContext, run: StepRun) -> StepRun:

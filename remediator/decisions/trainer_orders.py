@@ -37,6 +37,12 @@ def jobs_to_notify(context: StepContext, run: StepRun) -> Sequence[JobRef]:
     return named or jobs
 
 
+def jobs_that_hang(context: StepContext) -> list[JobRef]:
+    """Return the node's jobs that a hang of this incident is about."""
+    hangs = [finding for finding in context.state.findings_of(context.incident) if finding.check == "hang"]
+    return [ref for ref in context.node.jobs if any(_finding_names_job(finding, ref) for finding in hangs)]
+
+
 def lacks_restore_step(context: StepContext, run: StepRun, jobs: Iterable[JobRef]) -> bool:
     """Return whether a job must restore an earlier step that is unknown, and has no order yet."""
     begins = TrainerNotice(run.step.how) is TrainerNotice.REVERT and not run.actions

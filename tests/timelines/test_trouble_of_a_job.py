@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from remediator.model.journal_records import JobRef
-from remediator.model.pipeline_inputs import PlacementChanged, StepApproved
+from remediator.model.pipeline_inputs import OrderAnswered, PlacementChanged, StepApproved
 from remediator.model.plan_steps import Mode
 from remediator.playbook.playbook_loader import load_policy
 from tests.timelines.timeline import Story, settings
 from vocabulary.finding import Severity
 from vocabulary.identity import Component, ComponentKind
-from vocabulary.order import Order, OrderKind, OrderState
+from vocabulary.order import Order, OrderKind, OrderState, OrderUpdate
 
 RANK = Component(ComponentKind.RANK, name="train.1")
 
@@ -123,3 +123,47 @@ def test_a_job_that_could_not_go_back_is_shown_to_people(tmp_path: Path) -> None
     found.after(1)
 
     assert "alert" in {action.verb for action in found.actions.values()}
+
+
+COLLECT = """
+playbook: 1
+rules:
+  - {name: r, why: x, steps: [collect_evidence, watch]}
+"""
+
+
+def collecting(tmp_path: Path, kind: str, **evidence: str | int) -> Story:
+    path = tmp_path / "p.yaml"
+    path.write_text(COLLECT)
+    found = Story(settings(policy=load_policy([path]), mode=Mode.ACT))
+    found.submit(PlacementChanged(at=found.now, node="n2", jobs=(JobRef("other", 1), JobRef("train", 1))))
+    found.job("train", "n3")
+    found.job("other", "n4")
+    found.finding(kind, Severity.WARNING, component=RANK, evidence=evidence, node="n2")
+    return found
+
+
+def test_after_a_hang_all_nodes_of_the_job_show_their_stacks(tmp_path: Path) -> None:
+    found = collecting(tmp_path, "hang/stuck_compute", **TRAIN)
+    assert [(o.kind, o.node) for o in orders(found)] == [(OrderKind.COLLECT_EVIDENCE, n) for n in ("n2", "n3")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "evidence"), [("hang/stuck_compute", {}), ("hang/nobody", TRAIN | {"attempt": 2}), ("xid/79", TRAIN)]
+)
+def test_otherwise_only_the_node_does(tmp_path: Path, kind: str, evidence: dict[str, str | int]) -> None:
+    assert [o.node for o in orders(collecting(tmp_path, kind, **evidence))] == ["n2"]
+
+
+@pytest.mark.parametrize("own", [OrderState.SUCCEEDED, OrderState.FAILED])
+def test_only_the_nodes_own_evidence_decides_the_step(
+    tmp_path: Path, own: OrderState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.timelines.timeline.TOLD_AT_ONCE", ())
+    found = collecting(tmp_path, "hang/stuck_compute", **TRAIN)
+    other = OrderState.FAILED if own is OrderState.SUCCEEDED else OrderState.SUCCEEDED
+    for action, state, step in zip(found.open_actions("collect_evidence"), (own, other), ("running", own), strict=True):
+        update = OrderUpdate(id=action.id, state=state, at=found.now, detail="")
+        found.submit(OrderAnswered(at=found.now, node=action.node, update=update))
+        (incident,) = found.state.incidents.values()
+        assert incident.plan[0][0].state == step

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from remediator.decisions.rule_guards import is_guard_passed
 from remediator.model.journal_records import Answer
 from remediator.model.views import IncidentView
-from remediator.model.views_evidence import EvidenceList
+from remediator.model.views_evidence import EvidenceList, IncidentStacks
 from remediator.web.action_grouping import group_actions
 from remediator.web.incident_actions import offered_incident_actions
 from remediator.web.incident_progress import find_current_step, incident_progress_text
@@ -31,6 +31,7 @@ async def show_incident_page(visit: PageRequest) -> Response:
     answer = await visit.answer(f"/v1/incidents/{name}")
     view, seen = msgspec.json.decode(answer.body, type=IncidentView), answer.headers["etag"]
     evidence = await visit.ask(f"/v1/incidents/{name}/evidence", EvidenceList) if visit.may_operate else None
+    stacks = await visit.ask(f"/v1/incidents/{name}/stacks", IncidentStacks) if evidence and evidence.evidence else None
     known = visit.service.engine.snapshot.incidents.get(name)
     marked = drill_text(view.findings, injected=view.injected)
     last = view.decisions[-1] if view.decisions else None
@@ -56,6 +57,7 @@ async def show_incident_page(visit: PageRequest) -> Response:
         members_total=len(known.members) if known else 0,
         is_node=view.node in visit.service.engine.snapshot.nodes,
         evidence=evidence.evidence if evidence else None,
+        stacks=stacks.jobs if stacks else (),
         offered=offered_incident_actions(view) if visit.may_operate else [],
     )
 
