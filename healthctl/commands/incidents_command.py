@@ -15,10 +15,11 @@ from healthctl.cli.screen import Screen, view_options
 from healthctl.cli.shell_completion import incident_ids
 from healthctl.commands.nodes_command import matches_globs
 from healthctl.exit_codes import Exit, Failure
-from healthctl.pages.incident_page import INCIDENTS, incident_title, render_incident_page
+from healthctl.pages.incident_page import INCIDENTS, incident_title, render_incident_page, render_incident_stacks
 from healthctl.rendering.blocks import Rows, escape_control_chars, escape_json, escape_page
 from remediator.model.journal_records import IncidentState
 from remediator.model.views import CommandText, IncidentList, IncidentView
+from remediator.model.views_evidence import IncidentStacks
 
 FORMS = ("md", "html", "json")
 _incident = click.argument("given", metavar="ID", shell_complete=incident_ids)
@@ -78,6 +79,16 @@ def show_incident(server: RemediatorClient, screen: Screen, given: str) -> None:
     """Show one incident in detail. Includes findings, decisions with reasons, actions and their results."""
     incident = server.get(incident_path(server, given)[1], IncidentView)
     screen.show(incident, lambda: render_incident_page(incident))
+
+
+@incidents.command("stacks", epilog="Example: healthctl incidents stacks 93bc")
+@_incident
+@view_options
+@server_options
+def show_incident_stacks(server: RemediatorClient, screen: Screen, given: str) -> None:
+    """Show where the ranks of incident ID's jobs were. One tree per job, from the evidence of its nodes."""
+    stacks = server.get(f"{incident_path(server, given)[1]}/stacks", IncidentStacks)
+    screen.show(stacks, lambda: render_incident_stacks(stacks))
 
 
 @incidents.command("approve", epilog="Example: healthctl incidents approve 93bc --dry-run")

@@ -16,6 +16,8 @@ from remediator.model.views import (
     SettlementView,
     StepView,
 )
+from remediator.model.views_evidence import IncidentStacks
+from vocabulary.text.plurals import format_count
 
 
 def incident_title(incident: IncidentView) -> str:
@@ -134,3 +136,15 @@ def _render_decisions(decisions: Sequence[DecisionView]) -> Iterator[Line]:
         for said in (each.reason, *(guard for guard in each.guards if guard not in each.reason)):
             if said:
                 yield Line(said, 2)
+
+
+def render_incident_stacks(stacks: IncidentStacks) -> Iterator[Line]:
+    """Render the trees of an incident's jobs, outermost frames first."""
+    for job in stacks.jobs:
+        places = ", ".join(f"{number} in {place}" for place, number in job.places.items())
+        read = format_timestamp(job.to_at)
+        yield Line(f"{format_count(job.ranks, 'rank')} of {job.job}, attempt {job.attempt}, read {read}: {places}")
+        for line in job.lines:
+            yield Line(line, 2)
+    if not stacks.jobs:
+        yield Line("no stacks received")

@@ -33,6 +33,7 @@ from remediator.model.views import (
 )
 from remediator.model.views_actions import ActionList, AwaitingList, AwaitingView, BreakerView
 from remediator.model.views_audit import AuditView
+from remediator.model.views_evidence import IncidentStacks, JobStacks
 from remediator.model.views_jobs import GpuList, GpuView, JobList, JobRank, JobView, ReportedSwap
 from remediator.model.views_overview import IncidentSummary, NamedNodes, OverviewView, ReportFreshness
 from tests.unit.healthctl.stub_controller import SmallCentre
@@ -168,6 +169,8 @@ EVENTS = tuple(
 )
 
 
+LINES = ("ranks 0-7", "  <module> (train.py:9)", "  rank 3, in data", "    \x9b2J (dataloader.py:7)")
+STACKS = IncidentStacks((JobStacks("llama", 7, 8, AT, AT, {"collective": 7, "data": 1}, LINES),))
 POSTMORTEM = '{\n "what": "evil \x9b name\u202e"\n}\n'
 POSTED: list[tuple[str, msgspec.Struct]] = []  # what was heard, in order
 
@@ -221,6 +224,8 @@ class Remediator(BaseHTTPRequestHandler):
             "/v1/incidents": IncidentList((ASKING, LISTED)),
             "/v1/incidents/inc-1": INCIDENT,
             "/v1/incidents/inc-2": ASKING,
+            "/v1/incidents/inc-1/stacks": STACKS,
+            "/v1/incidents/inc-2/stacks": IncidentStacks(()),
             "/v1/gpus": GPUS,
             "/v1/jobs": JobList(at=AT, jobs=(JOB,)),
             "/v1/jobs/llama%2F7": JOB_WHOLE,

@@ -262,6 +262,14 @@ def test_a_post_mortem_is_safe_to_look_at_and_whole_in_a_file(asking: Run, tmp_p
     assert kept.read_text() == POSTMORTEM
 
 
+def test_stacks_are_one_tree_and_safe_to_look_at(asking: Run) -> None:
+    shown = asking("incidents", "stacks", "inc-1").stdout.splitlines()
+    assert shown[0].startswith("8 ranks of llama, attempt 7, read ")
+    assert shown[0].endswith(": 7 in collective, 1 in data")
+    assert shown[3:] == ["    rank 3, in data", "      \\x9b2J (dataloader.py:7)"]
+    assert asking("incidents", "stacks", "inc-2").stdout == "no stacks received\n"
+
+
 def test_who_gives_a_node_back_sees_what_that_ends(asking: Run) -> None:
     done = asking("nodes", "uncordon", "node1", "--dry-run")
     assert "the scheduler places work at once; no preflight runs first" in done.stdout

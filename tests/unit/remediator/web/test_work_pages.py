@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +14,8 @@ import pytest
 
 from remediator.model.journal_records import Incident
 from remediator.model.plan_steps import Mode
+from remediator.model.views_evidence import EvidenceEntry
+from remediator.store.evidence_store import EvidenceStore
 from remediator.web import blast_radius, plan_impact
 from remediator.web.template_rendering import HEADERS
 from tests.unit.remediator.api.in_process_controller import Inside
@@ -20,7 +23,9 @@ from tests.unit.remediator.web.node_reports import EVIL, finding, report
 from tests.unit.remediator.web.simulated_browser import Browser
 from tests.unit.remediator.web.test_pages import Outline
 from vocabulary.health import Health
+from vocabulary.messages.evidence_bundle import EvidenceBundle, RankStack
 from vocabulary.messages.swap_messages import JobSwap, LostRank
+from vocabulary.messages.wire import encode_message
 
 JOB = f"job/{EVIL}"
 SWAPS = (
@@ -328,3 +333,17 @@ def test_evidence_is_for_operators(told: Inside) -> None:
     path = f"/incidents/{incident_of(told)}/evidence/none"
     assert Browser(told).log_in("vic").get(path).status == 403
     assert Browser(told).log_in("ann").get(path).status == 404
+
+
+def test_the_stacks_of_all_ranks_are_one_tree_for_operators(centre: Inside) -> None:
+    incident = incident_of(centre)
+    stacks = [RankStack("train", 1, rank, 1, 1.0, "torch", (f"{EVIL} (train.py:40)",)) for rank in range(2)]
+    bundle = EvidenceBundle(version=1, node="n1", boot_id="b", taken_at=2.0, from_at=1.0, stacks=tuple(stacks))
+    content = gzip.compress(encode_message(bundle))
+    EvidenceStore(centre.journal.engine).keep(EvidenceEntry("o1", incident, "n1", 1.0, len(content)), content)
+    text = text_of(Browser(centre).log_in("ann"), f"/incidents/{incident}")
+    assert "Stacks of 2 ranks of train, attempt 1: 2 in other" in text
+    assert "ranks 0-1" in text
+    assert "<script>alert(1)</script>" in text  # as text: a browser would have run it
+    assert b"<script>alert" not in Browser(centre).log_in("ann").get(f"/incidents/{incident}").body
+    assert "Stacks of" not in text_of(Browser(centre).log_in("vic"), f"/incidents/{incident}")
