@@ -33,6 +33,7 @@ def test_a_rank_that_is_elsewhere_stands_out() -> None:
 
 def test_a_rank_may_end_where_others_go_on() -> None:
     (node,) = fold_stacks([(0, [MAIN]), (1, [MAIN, TRAIN])])
+    assert fold_stacks([(0, [MAIN, TRAIN]), (1, [MAIN, WAITS])])[0].place == ""  # nobody is there
     assert (node.ranks, node.frames, node.place) == ((0, 1), (MAIN,), "other")
     assert node.children == (StackNode((1,), (TRAIN,), (), "other"),)
 

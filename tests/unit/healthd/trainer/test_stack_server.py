@@ -62,8 +62,12 @@ def test_the_socket_is_for_its_user_only_and_is_removed(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("torch_is_imported")
 def test_it_can_be_switched_off(tmp_path: Path) -> None:
-    serve_stacks(str(tmp_path / "page"), {SWITCH: "0"})()
+    close = serve_stacks(str(tmp_path / "page"), {SWITCH: "0"})
     assert list(tmp_path.iterdir()) == []
+    close()
+    close = serve_stacks(str(tmp_path / "page"), {SWITCH: "1"})
+    assert socket_path(tmp_path).is_socket()
+    close()
 
 
 @pytest.mark.parametrize("known", [None, SimpleNamespace()])
@@ -78,8 +82,9 @@ def test_a_process_without_such_a_torch_has_no_server(
 @pytest.mark.usefixtures("torch_is_imported")
 def test_without_a_page_there_is_no_server() -> None:
     before = set(Path().iterdir())
-    serve_stacks("", {})()
+    close = serve_stacks("", {})
     assert set(Path().iterdir()) == before
+    close()
 
 
 def test_whatever_fails_training_continues(

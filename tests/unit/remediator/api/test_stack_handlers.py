@@ -87,6 +87,11 @@ def test_a_tree_of_any_node_is_bounded(centre: Inside, monkeypatch: pytest.Monke
     (job,) = read(centre)
     assert len(job["lines"]) == 51
     assert job["lines"][-1].endswith("more lines")
+    keep(centre, "o2", (stack(0, deep),), "i2")
+    assert len(read(centre, "i2")[0]["lines"]) == 51
+    monkeypatch.setattr(stack_handlers, "LINES_MAX", 5000)
+    keep(centre, "o3", (stack(0, deep),), "i3")
+    assert len(read(centre, "i3")[0]["lines"]) == 1 + stack_handlers.FRAMES_MAX
     assert all(len(line) <= stack_handlers.LINE_CHARS_MAX for line in job["lines"])
 
 
