@@ -20,7 +20,7 @@ TENSOR, EXPERT = "TENSOR_MODEL_PARALLEL_GROUP", "EXPERT_MODEL_PARALLEL_GROUP"
 
 def call(number: int, state: str, group: str, desc: str, **more: object) -> Entry:
     fields = {"process_group": [group, desc], "collective_seq_id": number, "state": state, "profiling_name": "nccl:x"}
-    return Entry(**(fields | {"retired": state == "completed", "pg_id": int(group)} | more))  # type: ignore[arg-type]
+    return Entry(**(fields | {"retired": state == "completed", "pg_id": int(group)} | more))  # type: ignore[arg-type] - fields by name
 
 
 def judge(dumps: Mapping[int, list[Entry]], groups: Mapping[str, list[int]], **more: int) -> HangVerdict:
@@ -44,7 +44,7 @@ def test_the_culprits_of_simulated_jobs_are_named_and_no_one_else(case: Case) ->
 
 
 @pytest.mark.parametrize("active_only", [False, True])
-def test_two_failed_gpus_of_one_exchange_are_named_by_their_own_groups(active_only: bool) -> None:  # noqa: FBT001
+def test_two_failed_gpus_of_one_exchange_are_named_by_their_own_groups(*, active_only: bool) -> None:
     """Sixteen ranks, tensor groups of four and an expert group of eight, as in published dumps of injected GPU errors."""
     groups = {"37": [8, 9, 10, 11], "38": [12, 13, 14, 15], "72": list(range(8, 16))}
     dumps = {}
