@@ -113,6 +113,13 @@ class GpuMonitor:
         self._ledger.apply(judged.facts)
         self._renewal_wanted |= judged.renew
 
+    @property
+    def processes(self) -> set[int] | None:
+        """The pids that hold a GPU, as last read; None while nothing is known of any GPU."""
+        known = [state.latest.processes for state in self.states.values()]
+        read = [processes for processes in known if processes is not None]
+        return {process.pid for processes in read for process in processes} if read else None
+
     def take_renewal(self) -> bool:
         """Return whether the driver must enumerate its GPUs again, since the last call."""
         wanted, self._renewal_wanted = self._renewal_wanted, False
