@@ -96,7 +96,7 @@ def read_nccl_ras(machine: MachineAccess, options: Options) -> NcclRasSample:
         problem = problem or answer.get("problem", "")
         if first:
             job = RasJob(*answer["job"])
-            jobs.append(job)
+            jobs.append(job._replace(suspects=tuple(RasSuspect(*each) for each in job.suspects)))
             memory.launches.pop(job.job, None)
             memory.launches[job.job] = answer["launches"]
             memory.launches = dict([*memory.launches.items()][-JOBS_MAX:])
@@ -109,7 +109,7 @@ def _find_namespaces(machine: MachineAccess) -> dict[int, str]:
     for pid in machine.gpu_pids:
         path = machine.path(f"/proc/{pid}/ns/net")
         try:
-            found.setdefault(os.stat(path).st_ino, path)
+            found.setdefault(os.stat(path).st_ino, path)  # noqa: PTH116 - the child loads no pathlib
         except OSError:
             continue  # it has ended
     return dict([*found.items()][:NAMESPACES_MAX])
@@ -136,26 +136,39 @@ def _ask_in_fork(path: str, address: tuple[str, int], remembered: dict[str, str]
         answer = parse_ras_answer(query_ras(address, QUERY_S))
     except (OSError, RasRefused, RasAnswerError) as error:
         return {"problem": str(error)[:200]}
-    numbered = sorted(number_ranks(answer).values(), key=lambda each: (-each.size, each.rank))
-    if not numbered or not is_local_address(_first_responding_host(answer)):
+    if not is_local_address(_first_responding_host(answer)):
         return {}
-    job = min(f"{each.process.host}/{each.process.pid}" for each in numbered)
-    before = _decode_launches(remembered.get(job, "{}"))
-    after = count_launches(answer)
+    name = name_job(answer)
+    before, after = _decode_launches(remembered.get(name, "{}")), count_launches(answer)
     merged = _encode_launches({**before, **after})  # a communicator that was not reported once is not new later
     if len(merged) > REMEMBERED_BYTES_MAX:
         merged = _encode_launches(after)
+    return {"job": describe_job(answer, before), "launches": merged}
+
+
+def name_job(answer: RasAnswer) -> str:
+    """Return a job's name, the same at every reading: host and pid of its first process."""
+    return min((f"{host}/{pid}" for host, pid, _ in number_ranks(answer)), default="")
+
+
+def describe_job(answer: RasAnswer, before: Totals) -> RasJob:
+    """Reduce an answer to what the check needs; `before`: the launches in the last answer of this job, or nothing."""
     suspicion = find_suspects(answer)
-    suspects = [(each.rank, each.size, *each.process) for each in suspicion.suspects[:SUSPECTS_MAX]]
-    moved = not before or is_progress(before, after)
-    row = (job, moved, len(numbered), suspicion.waiting, suspicion.kind, len(suspicion.suspects), suspects)
-    return {"job": row, "launches": merged}
+    return RasJob(
+        job=name_job(answer),
+        moved=not before or is_progress(before, count_launches(answer)),
+        ranks=len(number_ranks(answer)),
+        waiting=suspicion.waiting,
+        kind=suspicion.kind,
+        suspects_total=len(suspicion.suspects),
+        suspects=tuple(RasSuspect(each.rank, each.size, *each.process) for each in suspicion.suspects[:SUSPECTS_MAX]),
+    )
 
 
 def _first_responding_host(answer: RasAnswer) -> str:
     """Return the host of the lowest rank that answers, in the largest communicator."""
-    largest = max(answer.communicators, key=lambda each: (each.size, each.name))
-    return largest.ranks[0].process.host if largest.ranks else ""
+    largest = max(answer.communicators, key=lambda each: (each.size, each.name), default=None)
+    return largest.ranks[0].process.host if largest and largest.ranks else ""
 
 
 def _encode_launches(launches: Totals) -> str:

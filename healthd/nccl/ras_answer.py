@@ -65,7 +65,10 @@ class Communicator(NamedTuple):
     @property
     def members(self) -> list[tuple[int, RasProcess]]:
         """All its ranks, by number."""
-        return [*((each.rank, each.process) for each in self.ranks), *((each.rank, each.process) for each in self.missing)]
+        return [
+            *((each.rank, each.process) for each in self.ranks),
+            *((each.rank, each.process) for each in self.missing),
+        ]
 
 
 class RasAnswer(NamedTuple):
