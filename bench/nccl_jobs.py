@@ -14,6 +14,7 @@ SIZES = (8, 16, 64, 64, 128, 256)
 PROGRAMS = ("ddp", "fsdp", "tensor + pipeline + data", "sharded within nodes")
 LASTS_S = 420.0
 STEPS_MIN, STEPS_MAX = 30, 500
+PART_S = 0.5
 
 HUNG = {
     "a rank's host stops": "host",
@@ -40,18 +41,24 @@ def collective(group: str, kind: str = "AllReduce", *, counted: bool = True) -> 
     return Op("collective", 0.001, group, kind, counted=counted)
 
 
+def compute(seconds: float) -> list[Op]:
+    """Work of the GPU, in parts: a host is ahead by some of them only."""
+    parts = max(1, round(seconds / PART_S))
+    return [Op("compute", seconds / parts)] * parts
+
+
 def make_step(program: str, seconds: float, *, counted: bool = True) -> list[Op]:
     """The operations of one step of training."""
     if program == "ddp":
-        part = [Op("compute", seconds / 6), collective("world", counted=counted)]
-        return [Op("compute", seconds / 3), *part * 4]
+        part = [*compute(seconds / 6), collective("world", counted=counted)]
+        return [*compute(seconds / 3), *part * 4]
     if program == "fsdp":
-        forward = [collective("world", "AllGather", counted=counted), Op("compute", seconds / 12)]
+        forward = [collective("world", "AllGather", counted=counted), *compute(seconds / 12)]
         return [*forward * 4, *[*forward, collective("world", "ReduceScatter", counted=counted)] * 4]
     if program == "sharded within nodes":
-        layer = [collective("tp", "AllGather", counted=counted), Op("compute", seconds / 6)]
+        layer = [collective("tp", "AllGather", counted=counted), *compute(seconds / 6)]
         return [*layer * 6, collective("tp", "ReduceScatter", counted=counted), collective("dp", counted=counted)]
-    micro = [Op("receive"), Op("compute", seconds / 4), collective("tp", counted=counted)]
+    micro = [Op("receive"), *compute(seconds / 4), collective("tp", counted=counted)]
     return [*micro * 3, collective("dp", counted=counted), collective("world", counted=counted)]
 
 
@@ -78,7 +85,7 @@ def make_program(chance: random.Random, kind: str, ranks: int, step_s: float, *,
         if disturbed and number % 20 == 19:
             program += [Op("sync"), Op("host", chance.uniform(1, 7), ranks=[0]), collective("world")]  # rank 0 saves
         if disturbed and number % 60 == 59:
-            program += [Op("sync"), Op("compute", chance.uniform(20, 120))]  # evaluation, each rank for itself
+            program += [Op("sync"), *compute(chance.uniform(20, 120))]  # evaluation, each rank for itself
         if chance.random() < 0.5:
             program.append(Op("sync", ranks=waits))
     return program
@@ -113,7 +120,9 @@ def make_hung_job(seed: int, fault: str) -> HungJob:
     if "rank 0 waits" in fault:
         program = [op for op in program if op.what != "sync"]
         length = len(make_step(kind, step_s))
-        program = [o for i, op in enumerate(program) for o in ([op, Op("sync", ranks=[0])] if i % length == 0 else [op])]
+        program = [
+            o for i, op in enumerate(program) for o in ([op, Op("sync", ranks=[0])] if i % length == 0 else [op])
+        ]
     at = chance.randrange(len(program) // 2, len(program) - 60)
     at = next(number for number in range(at, len(program)) if program[number].what == "collective")
     rank = chance.randrange(1, ranks)

@@ -4,7 +4,7 @@
     python -m bench.nccl_ras cost          only the cost of a query, with a real server
     python -m bench.nccl_ras live          three hung jobs, a real server and a real healthd with its defaults
 
-Simulated jobs are read every three seconds from a random moment on, as the source child does; a verdict takes up to a
+Simulated jobs are read every two seconds from a random moment on, as the source child does; a verdict takes up to a
 tick of healthd's main loop longer. Seconds count from the first missed call.
 """
 
@@ -33,7 +33,7 @@ from tests.nodes.nccl_ras.documents import GPUS, write_answer
 from tests.nodes.nccl_ras.server import RasServer
 from tests.nodes.nccl_ras.simulated_job import NEVER, SimulatedJob
 
-EVERY_S = 3.0
+EVERY_S = 2.0
 TICK_S = 1.1
 WATCHED_S = 60.0  # after the fault
 TARGET_S = 15.0
@@ -47,7 +47,9 @@ class Verdict(NamedTuple):
     ranks: frozenset[int]
 
 
-def read_jobs(job: SimulatedJob, until: float, silent: frozenset[int], silent_from: float, start: float) -> Iterator[tuple[float, RasJob]]:
+def read_jobs(
+    job: SimulatedJob, until: float, silent: frozenset[int], silent_from: float, start: float
+) -> Iterator[tuple[float, RasJob]]:
     """What the collector would read."""
     before: Totals = {}
     for number in count():
@@ -55,11 +57,13 @@ def read_jobs(job: SimulatedJob, until: float, silent: frozenset[int], silent_fr
         if at > until:
             return
         answer = job.answer_at(at, sorted(silent) if at >= silent_from else ())
-        yield at, describe_job(answer, before)
+        yield at, describe_job(answer, before, job.working_at(at, range(GPUS)))
         before = {**before, **count_launches(answer)}
 
 
-def watch_job(job: SimulatedJob, until: float, seed: int, silent: frozenset[int] = frozenset(), silent_from: float = NEVER) -> list[Verdict]:
+def watch_job(
+    job: SimulatedJob, until: float, seed: int, silent: frozenset[int] = frozenset(), silent_from: float = NEVER
+) -> list[Verdict]:
     """Every report of a job, the first of a kind and a pause."""
     chance = random.Random(seed)
     check = NcclRasCheck(load_thresholds().section(CHECK, Limits))
@@ -95,7 +99,9 @@ def measure_saves(jobs: int) -> None:
         verdicts = watch_job(job, job.ends_at, seed)
         first += bool(verdicts)
         later += max(0, len(verdicts) - 1)
-    print(f"| five saves of 60 s by rank 0 | {jobs} | first save reported: {first} | later ones: {later} of {4 * jobs} |")
+    print(
+        f"| five saves of 60 s by rank 0 | {jobs} | first save reported: {first} | later ones: {later} of {4 * jobs} |"
+    )
 
 
 def classify(hung: HungJob, verdicts: list[Verdict]) -> str:
@@ -112,7 +118,9 @@ def classify(hung: HungJob, verdicts: list[Verdict]) -> str:
 
 def measure_hung(jobs: int) -> None:
     """Whom reports name, and how soon."""
-    print("| fault | jobs | culprits, nobody else | among others | nobody | wrong | too early | s, median | s, worst | within 15 s |")
+    print(
+        "| fault | jobs | culprits, nobody else | among others | nobody | wrong | too early | s, median | s, worst | within 15 s |"
+    )
     for name, fault in HUNG.items():
         found: Counter[str] = Counter()
         delays: list[float] = []
@@ -124,7 +132,11 @@ def measure_hung(jobs: int) -> None:
             found[classify(hung, verdicts)] += 1
             delays += [v.at - hung.missed_at for v in verdicts if v.ranks and v.ranks >= hung.culprits][:1]
         delays.sort()
-        times = f"{delays[len(delays) // 2]:.1f} | {delays[-1]:.1f} | {sum(d <= TARGET_S for d in delays)}" if delays else "– | – | –"
+        times = (
+            f"{delays[len(delays) // 2]:.1f} | {delays[-1]:.1f} | {sum(d <= TARGET_S for d in delays)}"
+            if delays
+            else "– | – | –"
+        )
         row = " | ".join(str(found[each]) for each in ("right", "among others", "nobody", "wrong", "too early"))
         print(f"| {name} | {jobs} | {row} | {times} |", flush=True)
 
@@ -137,7 +149,7 @@ def measure_cost() -> None:
         status = write_answer(job.document_at(0.0)).replace(b'"10.0.0.1"', b'"127.0.0.1"')
         with RasServer(lambda status=status: status) as server:  # type: ignore[misc]
             machine = MachineAccess()
-            machine.gpu_pids = [os.getpid()]
+            machine.gpu_pids = {os.getpid(): False}
             options = {"address": (f"127.0.0.1:{server.port}",)}
             read_nccl_ras(machine, options)
             children, began, times = _children_s(), time.perf_counter(), 10
@@ -145,7 +157,9 @@ def measure_cost() -> None:
                 sample = read_nccl_ras(machine, options)
             wall, used = time.perf_counter() - began, _children_s() - children
             problem = sample.problem or "none"
-        print(f"| {ranks} | 3 | {len(status):,} | {1e3 * used / times:.1f} | {1e3 * wall / times:.1f} | problem: {problem}")
+        print(
+            f"| {ranks} | 3 | {len(status):,} | {1e3 * used / times:.1f} | {1e3 * wall / times:.1f} | problem: {problem}"
+        )
 
 
 def _groups(ranks: int):  # type: ignore[no-untyped-def]

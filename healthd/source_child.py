@@ -4,7 +4,7 @@
 
 Writes one JSON line for each reading of each source. Before a reading it notes the source and the time on the call
 page; when the reading never ends, the parent sees there which one hangs. Lines on standard input are ``hang NAME``, the
-source to hang on, and ``gpu_pids PID …``, the processes that now hold a GPU; its end means that the parent has exited. Standard library only: all of it fits in a sixth of the node's memory
+source to hang on, and ``gpu_pids PID …``, the processes that now hold a GPU, with + those whose GPU is busy; its end means that the parent has exited. Standard library only: all of it fits in a sixth of the node's memory
 budget.
 """
 
@@ -54,7 +54,7 @@ def main(arguments: list[str]) -> int:
                 verb, *words = line.split()
                 if verb == "hang":
                     _hang_forever(words[0], call_page)
-                machine.gpu_pids = [int(word) for word in words]
+                machine.gpu_pids = {int(word.rstrip("+")): word.endswith("+") for word in words}
             continue
         every_s, options = plan[name]
         call_page.write(None, f"{name} {time.monotonic():.3f}")

@@ -72,7 +72,7 @@ class NcclRasCheck:
         if job.moved:
             paused_s = known.seen_at - known.still_since  # at least
             blame = known.latest.kind, known.latest.suspects
-            if not known.latest.moved and blame[0]:
+            if blame[0] and len(known.pauses) >= PAUSES_MIN:
                 known.blamed[blame] = max(paused_s, known.blamed.get(blame, 0.0))
                 known.blamed = dict([*known.blamed.items()][-PAUSES:])
             known.pauses.append(paused_s)

@@ -40,11 +40,11 @@ class ClockState(NamedTuple):
 
 
 class MachineAccess(Machine):
-    """One machine, below `root`. `gpu_pids` hold a GPU; `kept` is what collectors keep between readings, by name."""
+    """One machine, below `root`. `gpu_pids` hold a GPU, which is busy or not; `kept` is what collectors keep between readings, by name."""
 
     def __init__(self, root: str = "/") -> None:
         super().__init__(root)
-        self.gpu_pids: Sequence[int] = ()
+        self.gpu_pids: Mapping[int, bool] = {}
         self.kept: dict[str, Any] = {}
         self._asking: dict[str, int] = {}  # path → the process that queries it
         self._killed: list[int] = []  # processes that have not ended yet

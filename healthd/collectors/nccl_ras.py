@@ -10,11 +10,12 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple
 
 from healthd.collectors.machine_access import MachineAccess, Options
 from healthd.nccl.hang_suspects import Totals, count_launches, find_suspects, is_progress, number_ranks
-from healthd.nccl.ras_answer import RasAnswer, RasAnswerError, parse_ras_answer
+from healthd.nccl.ras_answer import RasAnswer, RasAnswerError, RasProcess, parse_ras_answer
 from healthd.nccl.ras_client import RasRefused, enter_network_namespace, is_local_address, query_ras
 from healthd.samples.metric_declaration import Family
 
@@ -117,14 +118,16 @@ def _find_namespaces(machine: MachineAccess) -> dict[int, str]:
 
 def _ask_namespace(machine: MachineAccess, path: str, address: tuple[str, int], memory: _Memory) -> dict[str, Any]:
     def ask() -> bytes:
-        return json.dumps(_ask_in_fork(path, address, memory.launches), separators=(",", ":")).encode()
+        return json.dumps(_ask_in_fork(machine, path, address, memory.launches), separators=(",", ":")).encode()
 
     text = machine.run_forked(ask, QUERY_S + 1)
     answer: dict[str, Any] = {"problem": "no answer in time, or too large"} if text is None else json.loads(text)
     return answer
 
 
-def _ask_in_fork(path: str, address: tuple[str, int], remembered: dict[str, str]) -> dict[str, Any]:
+def _ask_in_fork(
+    machine: MachineAccess, path: str, address: tuple[str, int], remembered: dict[str, str]
+) -> dict[str, Any]:
     """Ask one service and reduce its answer; the caller's process changes its namespace and its memory grows."""
     try:
         enter_network_namespace(path)
@@ -143,7 +146,22 @@ def _ask_in_fork(path: str, address: tuple[str, int], remembered: dict[str, str]
     merged = _encode_launches({**before, **after})  # a communicator that was not reported once is not new later
     if len(merged) > REMEMBERED_BYTES_MAX:
         merged = _encode_launches(after)
-    return {"job": describe_job(answer, before), "launches": merged}
+    return {"job": describe_job(answer, before, _find_working(answer, machine)), "launches": merged}
+
+
+def _find_working(answer: RasAnswer, machine: MachineAccess) -> set[RasProcess]:
+    """Return this node's processes of the job whose GPU is busy; their pids are those of their own pid namespaces."""
+    pids = {_inner_pid(machine, pid) for pid, busy in machine.gpu_pids.items() if busy}
+    found = {process for process in number_ranks(answer) if process.pid in pids}
+    here = {host for host in {process.host for process in found} if is_local_address(host)}
+    return {process for process in found if process.host in here}
+
+
+def _inner_pid(machine: MachineAccess, pid: int) -> int:
+    for line in (machine.text(f"/proc/{pid}/status") or "").splitlines():
+        if line.startswith("NSpid:"):
+            return int(line.split()[-1])
+    return pid
 
 
 def name_job(answer: RasAnswer) -> str:
@@ -151,9 +169,9 @@ def name_job(answer: RasAnswer) -> str:
     return min((f"{host}/{pid}" for host, pid, _ in number_ranks(answer)), default="")
 
 
-def describe_job(answer: RasAnswer, before: Totals) -> RasJob:
+def describe_job(answer: RasAnswer, before: Totals, working: AbstractSet[RasProcess] = frozenset()) -> RasJob:
     """Reduce an answer to what the check needs; `before`: the launches in the last answer of this job, or nothing."""
-    suspicion = find_suspects(answer)
+    suspicion = find_suspects(answer, working)
     return RasJob(
         job=name_job(answer),
         moved=not before or is_progress(before, count_launches(answer)),

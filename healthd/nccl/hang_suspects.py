@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -62,8 +63,11 @@ def number_ranks(answer: RasAnswer) -> dict[RasProcess, NumberedRank]:
     return found
 
 
-def find_suspects(answer: RasAnswer) -> Suspicion:
-    """Return whom the others would wait for, if the job stood still; meaningless while it moves."""
+def find_suspects(answer: RasAnswer, working: AbstractSet[RasProcess] = frozenset()) -> Suspicion:
+    """Return whom the others would wait for, if the job stood still; meaningless while it moves.
+
+    The GPUs of `working` are known to be busy: such a rank is behind because its host waits for its GPU, which waits.
+    """
     numbered = number_ranks(answer)
     absent: set[RasProcess] = set()
     waiting: set[RasProcess] = set()
@@ -78,7 +82,7 @@ def find_suspects(answer: RasAnswer) -> Suspicion:
             absent |= behind
             waiting |= {rank.process for rank in each.ranks} - behind
     silent = {rank.process for each in answer.communicators for rank in each.missing if rank.silent}
-    causes = {"rank_silent": silent, "calls_differ": odd, "rank_missing": absent - waiting}
+    causes = {"rank_silent": silent, "calls_differ": odd, "rank_missing": absent - waiting - working}
     kind, culprits = next(((kind, ranks) for kind, ranks in causes.items() if ranks), ("", set()))
     held_up = _count_companions(answer.communicators, culprits)
     if len(culprits) > max(1, SHARE_MAX * len(numbered)) or (absent and not culprits):

@@ -5,7 +5,7 @@ The next child skips a source that hung for a while (a minute, then longer), so 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import IO, Any
 
 import msgspec
@@ -49,8 +49,7 @@ class SourceProber:
             name: msgspec.json.Decoder(plan.sample) for name, plan in plans.items()
         }
         self._pretended = ""
-        self._gpu_pids: tuple[int, ...] = ()
-        self._known_gpu_pids: tuple[int, ...] = ()  # to the child
+        self._gpu_pids = self._known_gpu_pids = ""  # as a message; known to the child
         self._held_until: dict[str, float] = {}
         self._held_s: dict[str, float] = {}
 
@@ -77,7 +76,7 @@ class SourceProber:
             return []
         if self._gpu_pids != self._known_gpu_pids:
             self._known_gpu_pids = self._gpu_pids
-            self._supervisor.tell(f"gpu_pids {' '.join(map(str, self._gpu_pids))}\n".encode())
+            self._supervisor.tell(self._gpu_pids.encode())
         lines, ended = self._supervisor.hear()
         readings = [self._reading(line) for line in lines]
         if readings:
@@ -95,9 +94,10 @@ class SourceProber:
         self._pretended = source
         self._supervisor.tell(f"hang {source}\n".encode())
 
-    def take_gpu_pids(self, pids: Iterable[int]) -> None:
-        """Take the processes that hold a GPU now, for sources that ask about them."""
-        self._gpu_pids = tuple(sorted(set(pids))[:GPU_PIDS_MAX])
+    def take_gpu_pids(self, pids: Mapping[int, bool]) -> None:
+        """Take the processes that hold a GPU now, and whether it is busy, for sources that ask about them."""
+        words = (f" {pid}{'+' if pids[pid] else ''}" for pid in sorted(pids)[:GPU_PIDS_MAX])
+        self._gpu_pids = f"gpu_pids{''.join(words)}\n"
 
     def close(self, within_s: float = END_S) -> None:
         """End the child; wait at most `within_s` for it."""
@@ -108,7 +108,7 @@ class SourceProber:
 
     def _arguments(self) -> list[str]:
         self._running = self._due(self._host.clock.monotonic())
-        self._pretended, self._known_gpu_pids = "", ()
+        self._pretended = self._known_gpu_pids = ""
         plan = {name: [self._plans[name].every_s, dict(self._plans[name].options)] for name in sorted(self._running)}
         return [str(self._host.root), msgspec.json.encode(plan).decode()]
 

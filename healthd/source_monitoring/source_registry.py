@@ -215,7 +215,7 @@ SOURCES: tuple[Source, ...] = (
     make_source(
         nccl_ras,
         nccl_ras_checks,
-        every_s=3.0,
+        every_s=2.0,
         reads="NCCL's RAS service, in the network namespaces of processes on GPUs",
         cost="nothing without such a process; else a fork and a TCP request, 5 ms for 64 ranks",
         when_absent="a hang is noticed only in jobs that publish their steps, or by NCCL's own time-out",

@@ -7,7 +7,7 @@ have begun it. So a rank that stops, or whose GPU does, holds the others up as f
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +18,7 @@ from healthd.nccl.ras_answer import Communicator, MissingRank, RankCounts, RasAn
 from tests.nodes.nccl_ras.documents import GPUS, KINDS, Gone, answer, communicator
 
 Times = NDArray[np.float64]
-QUEUE = 512  # operations that a host may be ahead
+QUEUE = 16  # operations that a host may be ahead: about a step, as with 1024 kernels of a real one
 LAUNCH_S = 20e-6
 NEVER = np.inf
 
@@ -83,6 +83,7 @@ class SimulatedJob:
                 host = np.where(mask, np.maximum(host, gpu), host)
             recent.append(gpu)
             self.reached.append(host)
+        self._done = recent
 
     def _run_on_gpu(
         self, op: Op, number: int, host: Times, begin: Times, mask: NDArray[np.bool_], noise: Times
@@ -125,6 +126,12 @@ class SimulatedJob:
             rows[row] = np.maximum(rows[row], rows[row - 1])
         return rows.reshape(-1)
 
+    def working_at(self, now: float, ranks: Iterable[int]) -> set[RasProcess]:
+        """The ranks whose GPU has something to do: their hosts have launched more than is done."""
+        launched = (self._stack("host", self.reached) <= now).sum(axis=0)
+        done = (self._stack("gpu", self._done) <= now).sum(axis=0)
+        return {_process(rank) for rank in ranks if launched[rank] > done[rank]}
+
     @property
     def ends_at(self) -> float:
         """When the program ends, or no rank gets any further."""
@@ -134,15 +141,15 @@ class SimulatedJob:
         """Each rank's launches until its moment: kind of group → kind of collective → number by rank."""
         found: dict[str, dict[str, NDArray[np.int64]]] = {}
         for (group, kind), times in self.launched.items():
-            stacked = self._stacked(group, kind, times)
+            stacked = self._stack((group, kind), times)
             found.setdefault(group, {})[kind] = (stacked <= at[None, :]).sum(axis=0)
         return found
 
-    def _stacked(self, group: str, kind: str, times: list[Times]) -> Times:
-        cache: dict[tuple[str, str], Times] = self.__dict__.setdefault("_cache", {})
-        if (group, kind) not in cache:
-            cache[group, kind] = np.array(times)
-        return cache[group, kind]
+    def _stack(self, name: Hashable, times: list[Times]) -> Times:
+        cache: dict[Hashable, Times] = self.__dict__.setdefault("_cache", {})
+        if name not in cache:
+            cache[name] = np.array(times).reshape(-1, self.ranks)
+        return cache[name]
 
     def communicators_at(
         self, now: float, silent: Sequence[int] = (), skew_s: float = 0.05
@@ -170,10 +177,14 @@ class SimulatedJob:
         for name, counts in self.communicators_at(now, silent).items():
             ranks, missing = [], []
             for number, (rank, counted) in enumerate(counts.items()):
-                process = RasProcess(f"10.0.0.{rank // GPUS + 1}", 4000 + rank % GPUS, rank % GPUS)
+                process = _process(rank)
                 if isinstance(counted, Gone):
                     missing.append(MissingRank(number, process, silent=True))
                 else:
                     ranks.append(RankCounts(number, process, True, counted))
             found.append(Communicator(f"{name}:0x1:0x2", tuple(ranks), tuple(missing)))
         return RasAnswer("2.29.2", tuple(found))
+
+
+def _process(rank: int) -> RasProcess:
+    return RasProcess(f"10.0.0.{rank // GPUS + 1}", 4000 + rank % GPUS, rank % GPUS)

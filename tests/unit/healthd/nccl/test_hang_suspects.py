@@ -94,3 +94,14 @@ def test_progress_is_a_new_call_or_a_new_communicator_but_no_lost_answer() -> No
     assert is_progress(before, launches({0: reduces(4), 1: reduces(5)}, {0: reduces(0)}))
     assert not is_progress(before, launches({0: reduces(4), 1: Gone()}))
     assert not is_progress(before, {})
+
+
+def test_a_rank_whose_gpu_is_busy_waits_as_well() -> None:
+    """It alone waits for its GPU in each step, as one that prints the loss does, so that its host is behind."""
+    read = parse_ras_answer(write_answer(answer([communicator("0x1", {n: reduces(9 + (n > 0)) for n in EIGHT})])))
+    (first,) = find_suspects(read).suspects
+    assert named(find_suspects(read, {first.process})) == ("stalled", [])
+    assert named(find_suspects(read, {rank.process for rank in read.communicators[0].ranks[1:]})) == (
+        "rank_missing",
+        [0],
+    )

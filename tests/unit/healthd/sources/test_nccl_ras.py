@@ -137,7 +137,7 @@ STATUS = write_answer(answer([communicator("0xab", COUNTS)])).replace(b"10.0.0.1
 def ask(server: RasServer, machine: MachineAccess | None = None) -> NcclRasSample:
     """One reading, for this process as the one on a GPU."""
     machine = machine or MachineAccess()
-    machine.gpu_pids = [os.getpid(), 2**22 + 1]
+    machine.gpu_pids = {os.getpid(): False, 2**22 + 1: True}
     return read_nccl_ras(machine, {"address": (f"127.0.0.1:{server.port}",)})
 
 
@@ -210,6 +210,17 @@ def test_a_process_that_hangs_is_killed_and_another_may_be_asked() -> None:
     assert machine.run_forked(lambda: bytes(-1), 20) is None, "it fails"
 
 
+def test_a_rank_here_whose_gpu_is_busy_is_no_suspect() -> None:
+    """Its pid is compared with that of its own pid namespace; elsewhere, nothing is known of its GPU."""
+    with RasServer(lambda: STATUS.replace(b'"pid": 4005', b'"pid": %d' % os.getpid())) as server:
+        address = {"address": (f"127.0.0.1:{server.port}",)}
+        machine = MachineAccess()
+        machine.gpu_pids = {os.getpid(): True}
+        assert read_nccl_ras(machine, address).jobs[0].kind == "stalled"
+        machine.gpu_pids = {os.getpid(): False}
+        assert read_nccl_ras(machine, address).jobs[0].kind == "rank_missing"
+
+
 @contextmanager
 def network_namespace() -> Iterator[int]:
     """A process in a network namespace of its own, with a loopback interface."""
@@ -244,13 +255,13 @@ def test_a_job_is_asked_in_its_own_network_namespace() -> None:
     with network_namespace() as pid, serve_within(pid, 28028) as server:
         here = Path("/proc/self/ns/net").stat().st_ino
         machine = MachineAccess()
-        machine.gpu_pids = [pid]
+        machine.gpu_pids = {pid: False}
         answered = json.loads(json.dumps(read_source("nccl_ras", read_nccl_ras, machine, {})))
         assert answered["state"] == "present", answered
         assert len(answered["sample"][2]) == 1, answered
         assert server.commands
         assert Path("/proc/self/ns/net").stat().st_ino == here
-        machine.gpu_pids = [os.getpid()]
+        machine.gpu_pids = {os.getpid(): False}
         assert read_nccl_ras(machine, {"address": ("127.0.0.1:28028",)}).jobs == (), "it does not listen here"
 
 
@@ -260,7 +271,7 @@ def test_a_namespace_that_may_not_be_entered_is_a_failing_source(monkeypatch: py
 
     monkeypatch.setattr(nccl_ras, "enter_network_namespace", refuse)
     machine = MachineAccess()
-    machine.gpu_pids = [os.getpid()]
+    machine.gpu_pids = {os.getpid(): False}
     failing = read_source("nccl_ras", read_nccl_ras, machine, {})
     assert failing["state"] == "failing"
     assert "CAP_SYS_ADMIN" in failing["reason"]
