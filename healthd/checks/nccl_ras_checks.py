@@ -25,7 +25,7 @@ CODES = {
 }
 PAUSES = 32  # remembered, of each job
 USUAL_SHARE = 0.9  # of a job's pauses are no longer than its usual one
-PAUSES_MIN = 10  # that must be known before a job's usual pause is
+ROUNDS_MIN = 10  # readings at which the slowest rank had got on, before a job's usual pause is known
 TIMES_USUAL = 2.0
 NAMED_MAX = 4  # in the text
 
@@ -40,11 +40,15 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass
 class _Job:
-    """`still_since`: when its counts had their present values for the first time. `blamed`: pauses of the same suspects."""
+    """`still_since`: when its counts had their present values for the first time. `blamed`: pauses of the same suspects.
+
+    `rounds`: readings at which the slowest rank had got on. One that still compiles does not, while others run ahead.
+    """
 
     still_since: float
     seen_at: float
     latest: RasJob
+    rounds: int = 0
     pauses: deque[float] = field(default_factory=lambda: deque(maxlen=PAUSES))
     blamed: dict[tuple[str, tuple[RasSuspect, ...]], float] = field(default_factory=dict)
 
@@ -72,11 +76,12 @@ class NcclRasCheck:
         if job.moved:
             paused_s = known.seen_at - known.still_since  # at least
             blame = known.latest.kind, known.latest.suspects
-            if blame[0] and len(known.pauses) >= PAUSES_MIN:
+            if blame[0] and known.rounds >= ROUNDS_MIN:
                 known.blamed[blame] = max(paused_s, known.blamed.get(blame, 0.0))
                 known.blamed = dict([*known.blamed.items()][-PAUSES:])
             known.pauses.append(paused_s)
             known.still_since = at
+            known.rounds += job.least > known.latest.least
         known.seen_at, known.latest = at, job
 
     def _judge_job(self, job: _Job, at: float, now: Moment) -> list[LevelFact]:
@@ -107,7 +112,7 @@ class NcclRasCheck:
 
     def _limit_s(self, job: _Job) -> float:
         """Return how long this job may stand still: longer than usual, and longer than it ever waited for these ranks."""
-        if len(job.pauses) < PAUSES_MIN:
+        if job.rounds < ROUNDS_MIN:
             return self._limits.start_after_s
         usual = sorted(job.pauses)[int(USUAL_SHARE * (len(job.pauses) - 1))]
         blamed = job.blamed.get((job.latest.kind, job.latest.suspects), 0.0)

@@ -14,7 +14,7 @@ from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple
 
 from healthd.collectors.machine_access import MachineAccess, Options
-from healthd.nccl.hang_suspects import Totals, count_launches, find_suspects, is_progress, number_ranks
+from healthd.nccl.hang_suspects import Totals, count_launches, find_suspects, is_progress, number_ranks, sum_launches
 from healthd.nccl.ras_answer import RasAnswer, RasAnswerError, RasProcess, parse_ras_answer
 from healthd.nccl.ras_client import RasRefused, enter_network_namespace, is_local_address, query_ras
 from healthd.samples.metric_declaration import Family
@@ -39,13 +39,14 @@ class RasSuspect(NamedTuple):
 
 
 class RasJob(NamedTuple):
-    """One job's answer. `moved`: a rank has launched a collective since the last one.
+    """One job's answer. `moved`: a rank has launched a collective since the last one; `least`: what the slowest launched.
 
     `kind` and `suspects` (the first 16 of `suspects_total`) say whom the others would wait for, if the job stood still.
     """
 
     job: str  # host and pid of its first process
     moved: bool
+    least: int
     ranks: int
     waiting: int
     kind: str
@@ -175,6 +176,7 @@ def describe_job(answer: RasAnswer, before: Totals, working: AbstractSet[RasProc
     return RasJob(
         job=name_job(answer),
         moved=not before or is_progress(before, count_launches(answer)),
+        least=min(sum_launches(answer).values(), default=0),
         ranks=len(number_ranks(answer)),
         waiting=suspicion.waiting,
         kind=suspicion.kind,

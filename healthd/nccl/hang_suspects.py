@@ -46,6 +46,15 @@ def count_launches(answer: RasAnswer) -> Totals:
     return {each.name: {rank.rank: sum(rank.counts) for rank in each.ranks} for each in answer.communicators}
 
 
+def sum_launches(answer: RasAnswer) -> Counter[RasProcess]:
+    """Return how many collectives each rank has launched in all its communicators."""
+    total: Counter[RasProcess] = Counter()
+    for each in answer.communicators:
+        for rank in each.ranks:
+            total[rank.process] += sum(rank.counts)
+    return total
+
+
 def is_progress(before: Totals, after: Totals) -> bool:
     """Return whether a rank has launched a collective, or a communicator is new. A rank without an answer is no progress."""
     return any(

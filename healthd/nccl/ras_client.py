@@ -67,9 +67,11 @@ def _receive(connection: socket.socket, until: float, ended: bytes | None = None
 
 
 def is_local_address(host: str) -> bool:
-    """Return whether a network address belongs to this network namespace."""
+    """Return whether a network address belongs to this network namespace; an empty one would be any."""
     import socket  # noqa: PLC0415 - same
 
+    if not host:
+        return False
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:

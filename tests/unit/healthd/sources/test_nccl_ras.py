@@ -30,8 +30,10 @@ RANK_5 = RasSuspect(5, 8, "10.0.0.1", 4005, 5)
 LOOKS_S = 3.0
 
 
-def job(*, moved: bool, kind: str = "rank_missing", suspects: tuple[RasSuspect, ...] = (RANK_5,)) -> RasJob:
-    return RasJob("10.0.0.1/4000", moved, 8, 7, kind, len(suspects), suspects)
+def job(
+    *, moved: bool, least: int = 9, kind: str = "rank_missing", suspects: tuple[RasSuspect, ...] = (RANK_5,)
+) -> RasJob:
+    return RasJob("10.0.0.1/4000", moved, least, 8, 7, kind, len(suspects), suspects)
 
 
 class Watched:
@@ -40,6 +42,7 @@ class Watched:
     def __init__(self) -> None:
         self.check = NcclRasCheck(LIMITS)
         self.at = 1000.0
+        self.least = 0
 
     def look(self, *jobs: RasJob) -> list[Raise]:
         self.at += LOOKS_S
@@ -47,9 +50,11 @@ class Watched:
         self.unknown = [fact for fact in facts if not isinstance(fact, Raise)]
         return [fact for fact in facts if isinstance(fact, Raise)]
 
-    def move(self, times: int = 12) -> None:
+    def move(self, times: int = 12, *, slowest: int = 1) -> None:
+        """Readings at which some rank, and the slowest by so many collectives, had got on."""
         for _ in range(times):
-            assert self.look(job(moved=True)) == []
+            self.least += slowest
+            assert self.look(job(moved=True, least=self.least)) == []
 
     def still(self, seconds: float, **what: Any) -> list[float]:
         """Seconds after which it was reported, of a pause that lasts as long."""
@@ -86,6 +91,12 @@ def test_counts_that_say_nothing_are_not_reported() -> None:
 def test_a_job_whose_pace_is_unknown_gets_the_time_to_compile() -> None:
     watched = Watched()
     watched.move(5)
+    assert watched.still(330)[:1] == [300]
+
+
+def test_while_one_rank_compiles_the_progress_of_others_is_no_pace() -> None:
+    watched = Watched()
+    watched.move(60, slowest=0)
     assert watched.still(330)[:1] == [300]
 
 
@@ -152,9 +163,18 @@ def test_the_answer_is_reduced_to_who_is_missing() -> None:
         sample = ask(server)
     assert server.commands == ["CLIENT PROTOCOL 2", "TIMEOUT 2", "SET FORMAT json", "VERBOSE STATUS"]
     assert sample.jobs == (
-        RasJob("127.0.0.1/4000", True, 8, 7, "rank_missing", 1, (RANK_5._replace(host="127.0.0.1"),)),
+        RasJob("127.0.0.1/4000", True, 9, 8, 7, "rank_missing", 1, (RANK_5._replace(host="127.0.0.1"),)),
     )
     assert len(json.dumps(sample)) < 400
+
+
+@pytest.mark.parametrize("host", ["", "0.0.0.1", "nonsense"])
+def test_an_answer_without_ranks_here_is_no_job_of_this_node(host: str) -> None:
+    nothing = write_answer(answer([communicator("0xab", {0: Gone()})] if host else []))
+    with RasServer(lambda: nothing) as server:
+        assert ask(server).jobs == ()
+    with RasServer(lambda: STATUS.replace(b"127.0.0.1", (host or "unknown").encode())) as server:
+        assert ask(server).jobs == ()
 
 
 def test_movement_is_seen_from_one_reading_to_the_next() -> None:
