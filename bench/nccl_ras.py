@@ -18,18 +18,20 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
-from bench.nccl_jobs import HUNG, HungJob, make_hung_job, make_moving_job, make_saving_job
+from bench.nccl_jobs import HUNG, HungJob, make_groups, make_hung_job, make_moving_job, make_saving_job
 from healthd.checks.nccl_ras_checks import CHECK, Limits, NcclRasCheck
 from healthd.collectors.machine_access import MachineAccess
 from healthd.collectors.nccl_ras import NcclRasSample, RasJob, describe_job, read_nccl_ras
 from healthd.findings.facts import Moment, Raise
 from healthd.nccl.hang_suspects import Totals, count_launches
 from healthd.thresholds import load_thresholds
-from tests.nodes.nccl_ras.documents import GPUS, write_answer
+from tests.e2e.healthd_node import Node, fake_nvml
+from tests.nodes.nccl_ras.documents import GPUS, answer, communicator, write_answer
 from tests.nodes.nccl_ras.server import RasServer
 from tests.nodes.nccl_ras.simulated_job import NEVER, SimulatedJob
 
@@ -56,16 +58,16 @@ def read_jobs(
         at = start + number * EVERY_S
         if at > until:
             return
-        answer = job.answer_at(at, sorted(silent) if at >= silent_from else ())
-        yield at, describe_job(answer, before, job.working_at(at, range(GPUS)))
-        before = {**before, **count_launches(answer)}
+        read = job.answer_at(at, sorted(silent) if at >= silent_from else ())
+        yield at, describe_job(read, before, job.working_at(at, range(GPUS)))
+        before = {**before, **count_launches(read)}
 
 
 def watch_job(
     job: SimulatedJob, until: float, seed: int, silent: frozenset[int] = frozenset(), silent_from: float = NEVER
 ) -> list[Verdict]:
     """Every report of a job, the first of a kind and a pause."""
-    chance = random.Random(seed)
+    chance = random.Random(seed)  # noqa: S311 - the same jobs every time
     check = NcclRasCheck(load_thresholds().section(CHECK, Limits))
     verdicts: list[Verdict] = []
     active: set[str] = set()
@@ -145,9 +147,9 @@ def measure_cost() -> None:
     """CPU time of one reading by the source child and its fork, and the server's answer."""
     print("| ranks | communicators of each | bytes | CPU ms | wall ms |")
     for ranks in (8, 64, 512, 4096):
-        job = SimulatedJob(ranks, [], make_hung_job(10_000, "host").job.groups and _groups(ranks))
+        job = SimulatedJob(ranks, [], make_groups(ranks))
         status = write_answer(job.document_at(0.0)).replace(b'"10.0.0.1"', b'"127.0.0.1"')
-        with RasServer(lambda status=status: status) as server:  # type: ignore[misc]
+        with RasServer(partial(bytes, status)) as server:
             machine = MachineAccess()
             machine.gpu_pids = {os.getpid(): False}
             options = {"address": (f"127.0.0.1:{server.port}",)}
@@ -162,37 +164,38 @@ def measure_cost() -> None:
         )
 
 
-def _groups(ranks: int):  # type: ignore[no-untyped-def]
-    from bench.nccl_jobs import make_groups  # noqa: PLC0415
-
-    return make_groups(ranks)
-
-
 def _children_s() -> float:
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
+class LiveJob:
+    """A job of 64 ranks in real time, with a rank that stops calling."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self.missing, self.hung_after_s = chance.randrange(1, 64), 45 + chance.uniform(0, 3)
+        self.began = time.monotonic()
+
+    @property
+    def hung_s(self) -> float:
+        """Since the first missed call."""
+        return time.monotonic() - self.began - self.hung_after_s
+
+    def status(self) -> bytes:
+        """The answer of its RAS service."""
+        passed = time.monotonic() - self.began
+        calls = int(min(passed, self.hung_after_s) * 20)
+        counts = {n: (0, 0, 0, 0, calls + n % 3 * (passed < self.hung_after_s)) for n in range(64)}
+        if passed >= self.hung_after_s:
+            counts[self.missing] = (0, 0, 0, 0, calls - 1)
+        return write_answer(answer([communicator("0xab", counts)])).replace(b'"10.0.0.1"', b'"127.0.0.1"')
+
+
 def measure_live() -> None:
     """Three hung jobs in real time, by a healthd with its defaults."""
-    sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "e2e"))
-    from tests.e2e.healthd_node import Node, fake_nvml  # noqa: PLC0415
-
     for seed in (1, 2, 3):
-        chance = random.Random(seed)
-        began, missing, hung_at = time.monotonic(), chance.randrange(1, 64), 45 + chance.uniform(0, 3)
-
-        def status(began: float = began, missing: int = missing, hung_at: float = hung_at) -> bytes:
-            passed = time.monotonic() - began
-            calls = int(min(passed, hung_at) * 20)
-            counts = {n: (0, 0, 0, 0, calls + n % 3 * (passed < hung_at)) for n in range(64)}
-            if passed >= hung_at:
-                counts[missing] = (0, 0, 0, 0, calls - 1)
-            from tests.nodes.nccl_ras.documents import answer, communicator  # noqa: PLC0415
-
-            return write_answer(answer([communicator("0xab", counts)])).replace(b'"10.0.0.1"', b'"127.0.0.1"')
-
-        with tempfile.TemporaryDirectory() as folder, RasServer(status) as server:
+        job = LiveJob(random.Random(seed))  # noqa: S311 - the same jobs every time
+        with tempfile.TemporaryDirectory() as folder, RasServer(job.status) as server:
             place = Path(folder)
             (place / "kern.log").touch()
             source = {"options": {"address": [f"127.0.0.1:{server.port}"]}}
@@ -201,8 +204,7 @@ def measure_live() -> None:
             node.start()
             while not (found := [f for f in node.get("/v1/findings")["findings"] if f["check"] == CHECK]):
                 time.sleep(0.05)
-            after = time.monotonic() - began - hung_at
-            print(f"| {missing} | {found[0]['evidence']['suspects']} | {after:.1f} |", flush=True)
+            print(f"| {job.missing} | {found[0]['evidence']['suspects']} | {job.hung_s:.1f} |", flush=True)
             node.stop()
 
 

@@ -112,7 +112,7 @@ def test_attacks_leave_healthd_as_it_was(node: Node, server: RasServer, job: Job
     for manner in ("proper", "closing", "flooding", "old", "silent"):
         server.manner = manner
         before = len(server.commands)
-        eventually(lambda: len(server.commands) > before, lambda: f"{manner}: it asks again", 90)  # noqa: B023
+        eventually(lambda: len(server.commands) > before, lambda: f"{manner}: it asks again", 90)  # noqa: B023 - called before the next turn
     server.manner, server._status = "proper", proper
     before = len(server.commands)
     eventually(lambda: len(server.commands) > before + 40 * 4, "it reads every time again", 90)

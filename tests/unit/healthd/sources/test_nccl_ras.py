@@ -100,13 +100,13 @@ def test_while_one_rank_compiles_the_progress_of_others_is_no_pace() -> None:
     assert watched.still(330)[:1] == [300]
 
 
-def test_a_job_of_long_steps_may_stand_still_for_twice_its_usual_pause() -> None:
+def test_a_job_of_long_steps_may_stand_still_for_three_times_its_usual_pause() -> None:
     watched = Watched()
     watched.move()
     for _ in range(12):
         watched.still(60)
         watched.look(job(moved=True))
-    assert watched.still(300)[:1] == [120]
+    assert watched.still(300)[:1] == [180]
 
 
 def test_the_same_rank_may_keep_the_others_waiting_again_as_when_it_saves() -> None:
