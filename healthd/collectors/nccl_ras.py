@@ -1,6 +1,6 @@
 """Asks NCCL's RAS service (2.28.7 and later) how many collectives each rank of a job has launched.
 
-It asks in a forked process, within the network namespaces of the processes on GPUs: 20 ms of a core for 512 ranks. The
+It asks in a forked process, within the network namespaces of the processes on GPUs: 22 ms of a core for 512 ranks. The
 node of a job's lowest rank asks and reports at every reading; the other nodes ask ten times more rarely, and only to
 learn whether they have become the first. Without a process on a GPU nothing is asked.
 """
@@ -22,6 +22,7 @@ from healthd.samples.metric_declaration import Family
 ADDRESS = "localhost:28028"
 QUERY_S = 5.0
 RARELY = 10  # readings
+CPU_SHARE = 0.05  # of a core at most: a job of thousands of ranks is asked more rarely
 NAMESPACES_MAX = 8
 SUSPECTS_MAX = 16
 JOBS_MAX = 8
@@ -71,7 +72,7 @@ class _Memory:
 
     def __init__(self) -> None:
         self.readings = 0
-        self.next: dict[int, int] = {}  # namespace → the reading at which it is asked again
+        self.next: dict[int, tuple[int, float]] = {}  # namespace → the reading, and the time, when it is asked again
         self.launches: dict[str, str] = {}  # job → its `Totals` as JSON, a tenth of their size as objects
 
 
@@ -86,15 +87,15 @@ def read_nccl_ras(machine: MachineAccess, options: Options) -> NcclRasSample:
     memory: _Memory = machine.kept.setdefault("nccl_ras", _Memory())
     memory.readings += 1
     namespaces = _find_namespaces(machine)
-    memory.next = {inode: memory.next.get(inode, 0) for inode in namespaces}
-    due = [inode for inode, reading in memory.next.items() if reading <= memory.readings]
     at, jobs, problem = time.monotonic(), [], ""
+    memory.next = {inode: memory.next.get(inode, (0, at)) for inode in namespaces}
+    due = [inode for inode, (reading, rested) in memory.next.items() if reading <= memory.readings and rested <= at]
     for inode in due:
         answer = _ask_namespace(machine, namespaces[inode], address, memory)
         if answer.get("denied"):
             raise PermissionError(f"{answer['denied']}: entering it needs CAP_SYS_ADMIN and CAP_SYS_PTRACE")
         first = bool(answer.get("job"))
-        memory.next[inode] = memory.readings + (1 if first else RARELY)
+        memory.next[inode] = memory.readings + (1 if first else RARELY), at + answer.get("cpu_s", 0.0) / CPU_SHARE
         problem = problem or answer.get("problem", "")
         if first:
             job = RasJob(*answer["job"])
@@ -119,7 +120,8 @@ def _find_namespaces(machine: MachineAccess) -> dict[int, str]:
 
 def _ask_namespace(machine: MachineAccess, path: str, address: tuple[str, int], memory: _Memory) -> dict[str, Any]:
     def ask() -> bytes:
-        return json.dumps(_ask_in_fork(machine, path, address, memory.launches), separators=(",", ":")).encode()
+        answer = _ask_in_fork(machine, path, address, memory.launches)
+        return json.dumps({**answer, "cpu_s": time.process_time()}, separators=(",", ":")).encode()
 
     text = machine.run_forked(ask, QUERY_S + 1)
     answer: dict[str, Any] = {"problem": "no answer in time, or too large"} if text is None else json.loads(text)

@@ -145,6 +145,12 @@ COUNTS: dict[int, Sequence[int] | Gone] = {n: (0, 0, 0, 0, 9 if n == 5 else 10) 
 STATUS = write_answer(answer([communicator("0xab", COUNTS)])).replace(b"10.0.0.1", b"127.0.0.1")
 
 
+@pytest.fixture(autouse=True)
+def _cheap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answers cost nothing: readings follow one another at once."""
+    monkeypatch.setattr(nccl_ras, "CPU_SHARE", 1e9)
+
+
 def ask(server: RasServer, machine: MachineAccess | None = None) -> NcclRasSample:
     """One reading, for this process as the one on a GPU."""
     machine = machine or MachineAccess()
@@ -189,6 +195,15 @@ def test_only_the_node_of_the_first_rank_reports_and_the_others_ask_rarely() -> 
         samples = [ask(server, machine) for _ in range(readings)]
         assert [sample.asked for sample in samples] == [1, *[0] * (nccl_ras.RARELY - 1)] * 2
         assert not any(sample.jobs for sample in samples)
+
+
+def test_an_expensive_answer_is_asked_for_more_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = MachineAccess()
+    with RasServer(lambda: STATUS) as server:
+        assert ask(server, machine).asked == 1
+        monkeypatch.setattr(nccl_ras, "CPU_SHARE", 1e-6)
+        assert ask(server, machine).asked == 1, "the last one cost little"
+        assert ask(server, machine).asked == 0
 
 
 @pytest.mark.parametrize(
@@ -239,6 +254,19 @@ def test_a_rank_here_whose_gpu_is_busy_is_no_suspect() -> None:
         assert read_nccl_ras(machine, address).jobs[0].kind == "stalled"
         machine.gpu_pids = {os.getpid(): False}
         assert read_nccl_ras(machine, address).jobs[0].kind == "rank_missing"
+
+
+def test_the_pid_of_a_container_is_found_by_that_of_the_node(machine: Build) -> None:
+    files = {"/proc/70/status": "Name:\tpython\nNSpid:\t70\t9\n", "/proc/80/status": "Name:\tpython\nNSpid:\t80\n"}
+    assert [nccl_ras._inner_pid(machine(files), pid) for pid in (70, 80, 90)] == [9, 80, 90]
+
+
+def test_a_communicator_that_was_not_reported_once_is_not_new_when_it_is_again() -> None:
+    local = answer([communicator("0xab", COUNTS), communicator("0xcd", {n: (1, 0, 0, 0, 0) for n in range(8)})])
+    both = write_answer(local).replace(b"10.0.0.1", b"127.0.0.1")
+    machine, statuses = MachineAccess(), iter([both, STATUS, both])
+    with RasServer(lambda: next(statuses)) as server:
+        assert [ask(server, machine).jobs[0].moved for _ in range(3)] == [True, False, False]
 
 
 @contextmanager
