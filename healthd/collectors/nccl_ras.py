@@ -177,7 +177,7 @@ def describe_job(answer: RasAnswer, before: Totals, working: AbstractSet[RasProc
     suspicion = find_suspects(answer, working)
     return RasJob(
         job=name_job(answer),
-        moved=not before or is_progress(before, count_launches(answer)),
+        moved=is_progress(before, count_launches(answer)),
         least=min(sum_launches(answer).values(), default=0),
         ranks=len(number_ranks(answer)),
         waiting=suspicion.waiting,

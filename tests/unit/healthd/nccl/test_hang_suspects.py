@@ -46,6 +46,13 @@ def test_a_rank_that_is_behind_because_it_waits_elsewhere_is_a_victim() -> None:
     assert named(judge(*pairs, *odd_and_even)) == ("rank_missing", [5])
 
 
+def test_a_rank_has_its_number_in_its_largest_communicator() -> None:
+    found = judge({n: reduces(9 if n == 5 else 10) for n in (5, 4)}, {n: reduces(7) for n in EIGHT})
+    assert [(each.rank, each.size) for each in found.suspects] == [(5, 8)]
+    found = judge({n: reduces(7) for n in EIGHT}, {n: reduces(9 if n == 5 else 10) for n in (5, 4)})
+    assert [(each.rank, each.size) for each in found.suspects] == [(5, 8)]
+
+
 def test_equal_counts_say_nothing() -> None:
     assert judge({n: reduces(10) for n in EIGHT}) == Suspicion("")
     assert judge({}) == Suspicion("")
@@ -93,6 +100,7 @@ def test_progress_is_a_new_call_or_a_new_communicator_but_no_lost_answer() -> No
     assert is_progress(before, launches({0: reduces(5), 1: reduces(5)}))
     assert is_progress(before, launches({0: reduces(4), 1: reduces(5)}, {0: reduces(0)}))
     assert not is_progress(before, launches({0: reduces(4), 1: Gone()}))
+    assert not is_progress(launches({0: reduces(4), 1: Gone()}), before), "it answers again"
     assert not is_progress(before, {})
 
 

@@ -6,6 +6,7 @@ import ctypes
 import json
 import os
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -209,8 +210,8 @@ def test_an_expensive_answer_is_asked_for_more_rarely(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     ("manner", "status", "problem"),
     [
-        ("silent", STATUS, "timed out|in time"),
-        ("dripping", STATUS, "timed out|in time"),
+        ("silent", STATUS, "timed out|complete answer in time"),
+        ("dripping", STATUS, "timed out|complete answer in time"),
         ("closing", STATUS, "not a RAS status"),
         ("flooding", STATUS, "more than 16 MiB"),
         ("old", STATUS, "SET FORMAT json: ERROR"),
@@ -241,7 +242,7 @@ def test_a_process_that_hangs_is_killed_and_another_may_be_asked() -> None:
     machine = MachineAccess()
     assert machine.run_forked(lambda: time.sleep(60) or b"", 0.3) is None
     assert machine.run_forked(lambda: b"x" * 300_000, 20) == b"x" * 300_000
-    assert machine.run_forked(lambda: bytes(1 << 30), 20) is None, "its memory is limited"
+    assert machine.run_forked(lambda: b"%d" % len(bytearray(1 << 30)), 20) is None, "its memory is limited"
     assert machine.run_forked(lambda: bytes(-1), 20) is None, "it fails"
 
 
@@ -262,11 +263,26 @@ def test_the_pid_of_a_container_is_found_by_that_of_the_node(machine: Build) -> 
 
 
 def test_a_communicator_that_was_not_reported_once_is_not_new_when_it_is_again() -> None:
-    local = answer([communicator("0xab", COUNTS), communicator("0xcd", {n: (1, 0, 0, 0, 0) for n in range(8)})])
+    local = answer([communicator("0xab", COUNTS), communicator("0xcd", dict.fromkeys(range(8), (1, 0, 0, 0, 0)))])
     both = write_answer(local).replace(b"10.0.0.1", b"127.0.0.1")
     machine, statuses = MachineAccess(), iter([both, STATUS, both])
     with RasServer(lambda: next(statuses)) as server:
         assert [ask(server, machine).jobs[0].moved for _ in range(3)] == [True, False, False]
+
+
+def test_a_process_whose_parent_was_killed_ends_by_itself() -> None:
+    code = (
+        "import time, healthd.collectors.machine_access as m; m.MachineAccess().run_forked(lambda: time.sleep(60), 1.0)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code]) as parent:
+        children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children")
+        while not (forked := children.read_text().split()):
+            time.sleep(0.01)
+        parent.kill()
+    deadline = time.monotonic() + 30
+    while Path(f"/proc/{forked[0]}/stat").exists() and ") Z " not in Path(f"/proc/{forked[0]}/stat").read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 @contextmanager
