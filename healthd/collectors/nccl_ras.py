@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple
 
@@ -144,18 +145,19 @@ def _ask_in_fork(
         return {"problem": str(error)[:200]}
     if not is_local_address(_first_responding_host(answer)):
         return {}
-    name = name_job(answer)
+    numbered = number_ranks(answer)
+    name = name_job(numbered)
     before, after = _decode_launches(remembered.get(name, "{}")), count_launches(answer)
     merged = _encode_launches({**before, **after})  # a communicator that was not reported once is not new later
     if len(merged) > REMEMBERED_BYTES_MAX:
         merged = _encode_launches(after)
-    return {"job": describe_job(answer, before, _find_working(answer, machine)), "launches": merged}
+    return {"job": describe_job(answer, before, _find_working(numbered, machine)), "launches": merged}
 
 
-def _find_working(answer: RasAnswer, machine: MachineAccess) -> set[RasProcess]:
+def _find_working(numbered: Iterable[RasProcess], machine: MachineAccess) -> set[RasProcess]:
     """Return this node's processes of the job whose GPU is busy; their pids are those of their own pid namespaces."""
     pids = {_inner_pid(machine, pid) for pid, busy in machine.gpu_pids.items() if busy}
-    found = {process for process in number_ranks(answer) if process.pid in pids}
+    found = {process for process in numbered if process.pid in pids}
     here = {host for host in {process.host for process in found} if is_local_address(host)}
     return {process for process in found if process.host in here}
 
@@ -167,19 +169,21 @@ def _inner_pid(machine: MachineAccess, pid: int) -> int:
     return pid
 
 
-def name_job(answer: RasAnswer) -> str:
+def name_job(processes: Iterable[RasProcess]) -> str:
     """Return a job's name, the same at every reading: host and pid of its first process."""
-    return min((f"{host}/{pid}" for host, pid, _ in number_ranks(answer)), default="")
+    first = min(processes, default=None)
+    return f"{first.host}/{first.pid}" if first else ""
 
 
 def describe_job(answer: RasAnswer, before: Totals, working: AbstractSet[RasProcess] = frozenset()) -> RasJob:
     """Reduce an answer to what the check needs; `before`: the launches in the last answer of this job, or nothing."""
-    suspicion = find_suspects(answer, working)
+    numbered = number_ranks(answer)
+    suspicion = find_suspects(answer, working, numbered)
     return RasJob(
-        job=name_job(answer),
+        job=name_job(numbered),
         moved=is_progress(before, count_launches(answer)),
         least=min(sum_launches(answer).values(), default=0),
-        ranks=len(number_ranks(answer)),
+        ranks=len(numbered),
         waiting=suspicion.waiting,
         kind=suspicion.kind,
         suspects_total=len(suspicion.suspects),

@@ -67,17 +67,22 @@ def number_ranks(answer: RasAnswer) -> dict[RasProcess, NumberedRank]:
     """Return every rank of the job by its owner."""
     found: dict[RasProcess, NumberedRank] = {}
     for each in sorted(answer.communicators, key=lambda each: each.size):
+        size = each.size
         for number, process in each.members:
-            found[process] = NumberedRank(number, each.size, process)
+            found[process] = NumberedRank(number, size, process)
     return found
 
 
-def find_suspects(answer: RasAnswer, working: AbstractSet[RasProcess] = frozenset()) -> Suspicion:
+def find_suspects(
+    answer: RasAnswer,
+    working: AbstractSet[RasProcess] = frozenset(),
+    numbered: Mapping[RasProcess, NumberedRank] | None = None,
+) -> Suspicion:
     """Return whom the others would wait for, if the job stood still; meaningless while it moves.
 
-    The GPUs of `working` are known to be busy: such a rank is behind because its host waits for its GPU, which waits.
+    `numbered`: of `number_ranks`, if known. The GPUs of `working` are known to be busy: such a rank is behind because its host waits for its GPU, which waits.
     """
-    numbered = number_ranks(answer)
+    numbered = number_ranks(answer) if numbered is None else numbered
     absent: set[RasProcess] = set()
     waiting: set[RasProcess] = set()
     odd: set[RasProcess] = set()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -72,7 +73,7 @@ class SimulatedJob:
         for number, op in enumerate(self.program):
             mask = self._mask(op.ranks) if op.ranks else np.ones(self.ranks, bool)
             noise = 1 + self.jitter * random.exponential(1.0, self.ranks)
-            host = host + mask * (op.seconds * noise if op.what == "host" else LAUNCH_S)
+            host = host + mask * (op.seconds if op.what == "host" else LAUNCH_S)
             if len(recent) >= QUEUE:
                 host = np.maximum(host, recent[-QUEUE])
             host = host + self._fault_s(number, ("host", "death"))
@@ -186,5 +187,6 @@ class SimulatedJob:
         return RasAnswer("2.29.2", tuple(found))
 
 
+@lru_cache(maxsize=100_000)
 def _process(rank: int) -> RasProcess:
     return RasProcess(f"10.0.0.{rank // GPUS + 1}", 4000 + rank % GPUS, rank % GPUS)
