@@ -1,8 +1,10 @@
 """NCCL's RAS counts as a hang detector: false verdicts on moving jobs, culprits and seconds of hung ones, CPU cost.
 
-    python -m bench.nccl_ras [JOBS]        1000 moving jobs by default; a tenth of it of each fault
-    python -m bench.nccl_ras cost          only the cost of a query, with a real server
-    python -m bench.nccl_ras live          three hung jobs, a real server and a real healthd with its defaults
+    python -m bench.nccl_ras moving [JOBS] | saves [JOBS] | hung [JOBS]
+    python -m bench.nccl_ras cost | live
+
+1000 moving jobs, 100 that save for a minute, 100 of each fault. `cost`: of a query, with a real server. `live`: three
+hung jobs in real time, a real server and a real healthd with its defaults.
 
 Simulated jobs are read every two seconds from a random moment on, as the source child does; a verdict takes up to a
 tick of healthd's main loop longer. Seconds count from the first missed call.
@@ -210,16 +212,13 @@ def measure_live() -> None:
 
 def main() -> None:
     """Measure what is asked for."""
-    what = sys.argv[1] if len(sys.argv) > 1 else "1000"
-    if what == "cost":
-        return measure_cost()
-    if what == "live":
-        return measure_live()
-    jobs = int(what)
-    measure_moving(jobs)
-    measure_saves(max(1, jobs // 10))
-    measure_hung(max(1, jobs // 10))
-    return None
+    what, *rest = sys.argv[1:]
+    simulated = {"moving": (measure_moving, 1000), "saves": (measure_saves, 100), "hung": (measure_hung, 100)}
+    if what in simulated:
+        measure, jobs = simulated[what]
+        measure(int(rest[0]) if rest else jobs)
+    else:
+        {"cost": measure_cost, "live": measure_live}[what]()
 
 
 if __name__ == "__main__":
