@@ -80,7 +80,8 @@ def find_suspects(
 ) -> Suspicion:
     """Return whom the others would wait for, if the job stood still; meaningless while it moves.
 
-    `numbered`: of `number_ranks`, if known. The GPUs of `working` are known to be busy: such a rank is behind because its host waits for its GPU, which waits.
+    `numbered`: of `number_ranks`, if known. The GPUs of `working` are known to be busy: such a rank is behind because its
+    host waits for its GPU, which waits.
     """
     numbered = number_ranks(answer) if numbered is None else numbered
     absent: set[RasProcess] = set()
@@ -95,13 +96,26 @@ def find_suspects(
         if len(behind) < len(each.ranks):
             absent |= behind
             waiting |= {rank.process for rank in each.ranks} - behind
-    silent = {rank.process for each in answer.communicators for rank in each.missing if rank.silent}
+    silent = _find_silent_ranks(answer)
     causes = {"rank_silent": silent, "calls_differ": odd, "rank_missing": absent - waiting - working}
     kind, culprits = next(((kind, ranks) for kind, ranks in causes.items() if ranks), ("", set()))
     held_up = _count_companions(answer.communicators, culprits)
-    if len(culprits) > max(1, SHARE_MAX * len(numbered)) or (absent and not culprits):
+    too_many = len(culprits) > max(1, SHARE_MAX * len(numbered))
+    if too_many and kind == "rank_silent":
+        return Suspicion("")  # most have ended, and the rest is about to
+    if too_many or (absent and not culprits):
         return Suspicion("stalled", waiting=len(waiting))
     return Suspicion(kind, tuple(sorted(numbered[process] for process in culprits)), held_up)
+
+
+def _find_silent_ranks(answer: RasAnswer) -> set[RasProcess]:
+    """Return the ranks whose process does not answer. Where others end a communicator, theirs has ended as well."""
+    return {
+        rank.process
+        for each in answer.communicators
+        for rank in each.missing
+        if rank.silent and all(other.running for other in each.ranks)
+    }
 
 
 def _is_running(communicator: Communicator) -> bool:

@@ -76,6 +76,13 @@ def test_a_process_that_does_not_answer_comes_first() -> None:
     assert named(judge({n: Gone(unresponsive=False, dead=True) if n == 3 else reduces(9) for n in EIGHT}))[1] == [3]
 
 
+def test_a_job_that_ends_is_not_stuck() -> None:
+    """Most ranks have ended while the first one saves; or the others are about to."""
+    assert judge({n: Gone() if n else reduces(10) for n in EIGHT}) == Suspicion("")
+    ends = {"finalize_called": True}
+    assert judge({n: Gone() if n == 3 else reduces(10) for n in EIGHT}, status={0: ends}) == Suspicion("")
+
+
 def test_a_rank_that_made_another_call_is_named() -> None:
     counts = {n: (0, 0, 1, 0, 9) if n == 6 else reduces(10) for n in EIGHT}
     assert named(judge(counts)) == ("calls_differ", [6])
