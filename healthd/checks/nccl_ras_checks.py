@@ -26,8 +26,7 @@ CODES = {
 PAUSES = 32  # remembered, of each job
 USUAL_SHARE = 0.9  # of a job's pauses are no longer than its usual one
 ROUNDS_MIN = 10  # readings at which the slowest rank had got on, before a job's usual pause is known
-TIMES_USUAL = 3.0
-TIMES_BLAMED = 2.0
+TIMES_LONGER = 3.0
 NAMED_MAX = 4  # in the text
 
 
@@ -117,7 +116,7 @@ class NcclRasCheck:
             return self._limits.start_after_s
         usual = sorted(job.pauses)[int(USUAL_SHARE * (len(job.pauses) - 1))]
         blamed = job.blamed.get((job.latest.kind, job.latest.suspects), 0.0)
-        return max(self._limits.still_after_s, TIMES_USUAL * usual, TIMES_BLAMED * blamed)
+        return max(self._limits.still_after_s, TIMES_LONGER * usual, TIMES_LONGER * blamed)
 
 
 def _describe_suspect(suspect: RasSuspect) -> str:
