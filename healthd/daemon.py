@@ -266,7 +266,9 @@ class Daemon:
     def _tick(self, now: Moment) -> bool:
         """Do what is due about once a second; return whether ranks came or went."""
         self._tick_due = now.monotonic + TICK_S
-        for reading in self._prober.poll():  # no wake-up for these: they are read every ten seconds or more rarely
+        if (pids := self._watch.gpus.processes) is not None:  # while the driver hangs, the last known ones matter most
+            self._prober.take_gpu_pids(pids)
+        for reading in self._prober.poll():  # no wake-up for these: a second later is early enough
             self._watch.take_source(reading, now)
         self._watch.take_late_events(now)
         self._services.look_after_urgent()
