@@ -107,7 +107,7 @@ def _draw_noise(case: Case, draw: np.random.Generator) -> Floats:
 def _draw_passes(case: Case, draw: np.random.Generator) -> tuple[Floats, Floats, Ints]:
     """Return (S, R) seconds forward and backward, and tokens."""
     place = _places(case)
-    length = np.exp(draw.normal(-case.lengths**2 / 2, case.lengths, (case.steps, case.dp)))[:, place["dp_rank"]]
+    length = np.exp(draw.normal(-(case.lengths**2) / 2, case.lengths, (case.steps, case.dp)))[:, place["dp_rank"]]
     square = np.linspace(*case.quadratic, case.pp)[place["pp_rank"]]
     work = (1 - square) * length + square * length**2
     work *= np.array([*case.stages, *[1.0] * case.pp])[place["pp_rank"]] * draw.normal(1, SPEEDS, case.ranks)
