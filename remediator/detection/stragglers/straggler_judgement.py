@@ -8,6 +8,12 @@ from remediator.detection.stragglers.benign_causes import explain_without_culpri
 from remediator.detection.stragglers.culprit_selection import convict_intermittent, convict_suspects
 from remediator.detection.stragglers.intermittent_slowness import find_intermittent_ranks
 from remediator.detection.stragglers.link_attribution import find_slow_links
+from remediator.detection.stragglers.node_comparison import (
+    UndecidedNode,
+    find_slow_nodes,
+    find_undecided_node,
+    node_means,
+)
 from remediator.detection.stragglers.peer_comparison import PEERS_MIN, PeerComparison, compare_ranks, peer_groups
 from remediator.detection.stragglers.robust_statistics import excess_over_others, nan_median
 from remediator.detection.stragglers.slowdown_onset import (
@@ -67,7 +73,9 @@ def rank_slowness(trace: StepTrace, since: int | None = None) -> tuple[Floats, I
 def _judge_compute_times(trace: StepTrace, compute: Floats, usable: Bools) -> StragglerVerdict:
     compared = compare_ranks(trace, compute, usable)
     seen = scan_windows(compared.slow, usable, compared.group)
-    guilty = convict_suspects(trace, compute, compared, seen.suspects, usable)
+    nodes = node_means(trace, compared)
+    slow_nodes = find_slow_nodes(compared, nodes, usable)
+    guilty = convict_suspects(trace, compute, compared, seen.suspects, slow_nodes, usable)
     if guilty is not None and guilty.culprits:
         return guilty
     half = None if guilty is not None else find_slow_small_group(trace, compute, compared.group, usable)
@@ -85,10 +93,11 @@ def _judge_compute_times(trace: StepTrace, compute: Floats, usable: Bools) -> St
     link = find_slow_links(trace, compute, usable)
     if link is not None:
         return link
-    cause = explain_without_culprit(trace, compute, compared, usable)
+    undecided = find_undecided_node(nodes, usable)
+    cause = explain_without_culprit(trace, compute, compared, usable, doubtful=undecided is not None)
     if cause is not None and (guilty is None or guilty.verdict is SlowdownKind.NOBODY):
         return cause
-    return guilty or _abstain_verdict(trace, compared, seen, usable)
+    return guilty or _abstain_verdict(trace, compared, seen, usable, undecided)
 
 
 def _global_slowdown_verdict(
@@ -184,7 +193,9 @@ def _name_slow_ranks(
     )
 
 
-def _abstain_verdict(trace: StepTrace, compared: PeerComparison, seen: ScanResult, usable: Bools) -> StragglerVerdict:
+def _abstain_verdict(
+    trace: StepTrace, compared: PeerComparison, seen: ScanResult, usable: Bools, undecided: UndecidedNode | None
+) -> StragglerVerdict:
     """Return a verdict without culprit, with the smallest slowdown that would have been detected."""
     judged = int((compared.group >= 0).sum())
     reasons = [VerdictReason("ranks_with_peers", float(judged)), VerdictReason("steps_judged", float(usable.sum()))]
@@ -194,6 +205,10 @@ def _abstain_verdict(trace: StepTrace, compared: PeerComparison, seen: ScanResul
         return no_culprit_verdict(0.0 if not judged else 0.3, *reasons)
     visible = float(np.expm1(max(seen.visible.values())))
     reasons.append(VerdictReason("smallest_slowdown_visible", round(visible, 4)))
+    if undecided is not None:
+        rank = int(trace.ranks[undecided.column])
+        reasons.append(VerdictReason("undecided_node_slower", round(float(np.expm1(undecided.slower)), 4), rank))
+        return no_culprit_verdict(0.3, *reasons)
     blind = (visible - SEEN_WELL) / (SEEN_BADLY - SEEN_WELL)
     share = judged / trace.ranks.size
     return no_culprit_verdict(share * float(np.clip(0.95 - 0.65 * blind, 0.3, 0.95)), *reasons)
