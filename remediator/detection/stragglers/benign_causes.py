@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from remediator.detection.stragglers.intermittent_slowness import find_slow_steps
-from remediator.detection.stragglers.peer_comparison import PeerComparison
+from remediator.detection.stragglers.peer_comparison import PeerComparison, peer_groups
 from remediator.detection.stragglers.robust_statistics import excess_over_others, nan_median, robust_spread
 from remediator.detection.stragglers.sequence_length_model import robust_correlation
 from remediator.detection.stragglers.step_trace import UNKNOWN, Bools, Floats, Ints, StepTrace
@@ -18,7 +18,9 @@ DATA_MIN, DATA_SPREAD, DATA_TOGETHER, DATA_SHARED = 0.05, 0.02, 0.9, 0.6
 SPIKES = 5
 GC_FORWARD, GC_RANKS, ONE_RANK = 0.7, 3, 0.8
 LOSS_MIN = 0.002
-SURE, SURE_BY_PASSES = 0.9, 0.6  # one stage whose passes vary together: a GPU's clock would look the same
+SLOW_NODE_POSSIBLE = "slow_node_not_excluded"
+SURE, SURE_ONE_NODE = 0.9, 0.5  # a stage on one node is as slow as that node
+SURE_BY_PASSES = 0.6  # one stage whose passes vary together: a GPU's clock would look the same
 
 
 @dataclass(frozen=True)
@@ -68,9 +70,12 @@ def _uneven_stage_cause(trace: StepTrace, compared: PeerComparison) -> _BenignCa
     over = float(np.expm1(level[slowest] - others))
     if over < STAGE_MIN:
         return None
-    return _BenignCause(
-        SlowdownKind.STAGE, over / (1 + over), None, (VerdictReason("slowest_stage_over_the_others", round(over, 4)),)
-    )
+    reasons = [VerdictReason("slowest_stage_over_the_others", round(over, 4))]
+    alone = np.unique(trace.codes["node"][peer_groups(trace) == slowest]).size == 1
+    if alone:  # or its nodes are unknown
+        reasons.append(VerdictReason(SLOW_NODE_POSSIBLE, 1.0))
+    sure = SURE_ONE_NODE if alone else SURE
+    return _BenignCause(SlowdownKind.STAGE, over / (1 + over), None, tuple(reasons), sure)
 
 
 def _uneven_data_cause(

@@ -22,7 +22,7 @@ from remediator.detection.stragglers.window_scan import EFFECT_MIN, scan_windows
 RINGS_MIN = 2
 MANY_RINGS = 0.75  # quantile of the rings: that many became slow at once, and are no minority that stands out
 MOVED = 0.5  # of a rise: a ring that rose by less has a different problem
-WANDERS, SMOOTH = 6.0, 5  # times the spread of medians of five steps: congestion comes and goes
+RISE_CLEAR = 6.0  # spreads: congestion comes and goes
 AXES = {"dp_rank": ("pp_rank", "tp_rank"), "pp_rank": ("dp_rank", "tp_rank"), "tp_rank": ("dp_rank", "pp_rank")}
 
 
@@ -127,25 +127,14 @@ def _rings_that_rose(takes: Floats, until: Floats, usable: Bools) -> _SlowRings 
     known = np.sum(~np.isnan(takes), axis=1, keepdims=True)
     place = (MANY_RINGS * np.maximum(known - 1, 0)).astype(int)
     level = np.take_along_axis(np.sort(takes, axis=1), place, 1)[:, 0]  # NaN sorts last
-    seen = find_global_slowdown(level, usable, EFFECT_MIN)
+    seen = find_global_slowdown(level, usable, EFFECT_MIN, RISE_CLEAR)
     if seen is None:
         return None
     before = usable & (np.arange(usable.size) < seen.first)
-    if _is_wandering(level, before, usable & seen.rows):
-        return None
     rose = [nan_median(values[usable & seen.rows], 0) - nan_median(values[before], 0) for values in (takes, until)]
     slow = np.minimum(*rose) >= MOVED * seen.level
     rows = np.flatnonzero(seen.rows)
     return _SlowRings(slow, int(rows[0]), int(rows[-1]), seen.level) if slow.any() else None
-
-
-def _is_wandering(level: Floats, before: Bools, after: Bools) -> bool:
-    """Return whether the series moves so much by itself, as in congestion, that a rise between two parts means nothing."""
-    parts = [level[rows & np.isfinite(level)] for rows in (before, after)]
-    if min(part.size for part in parts) < SMOOTH:
-        return True
-    left = [nan_median(np.lib.stride_tricks.sliding_window_view(part, SMOOTH), 1) - np.median(part) for part in parts]
-    return bool(np.median(parts[1]) - np.median(parts[0]) < WANDERS * np.concatenate(left).std())
 
 
 def _link_verdict(

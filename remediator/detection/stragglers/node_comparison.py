@@ -15,7 +15,7 @@ from remediator.detection.stragglers.window_scan import SlowSuspectWindow, scan_
 
 RANKS_MIN = 2
 RANKS_SLOW, AS_SLOW = 0.75, 0.5  # so many of its ranks are at least half as slow as the node: not one rank alone
-UNDECIDED_MIN, UNDECIDED_NOISE = 0.04, 4.0
+UNDECIDED_MIN, UNDECIDED_NOISE = 0.04, 7.0  # the others' median is as noisy
 
 
 @dataclass(frozen=True)
@@ -26,11 +26,13 @@ class NodeMeans:
         members: the columns of each unit.
         group: (N,) their peer group.
         slow: (S, N) mean log slowness over that of the other units of the group; NaN for a single unit.
+        noise: (N,) its spread from step to step, together with the load that the stages of a pipeline share.
     """
 
     members: list[Ints]
     group: Ints
     slow: Floats
+    noise: Floats
 
 
 class SlowNode(NamedTuple):
@@ -56,18 +58,22 @@ def node_means(trace: StepTrace, compared: PeerComparison) -> NodeMeans:
     starts = np.flatnonzero((np.diff(node[order], prepend=-2) != 0) | (np.diff(compared.group[order], prepend=-2) != 0))
     members = [each for each in np.split(order, starts[1:]) if each.size >= RANKS_MIN]
     if not members:
-        return NodeMeans([], np.zeros(0, dtype=np.int64), np.zeros((trace.steps.size, 0)))
-    sizes = np.array([each.size for each in members])
-    taken, begins = np.concatenate(members), np.cumsum(sizes) - sizes
-    values = compared.slow[:, taken]
-    there = np.add.reduceat(np.isfinite(values), begins, axis=1, dtype=np.float64)
-    mean = np.add.reduceat(np.nan_to_num(values), begins, axis=1) / there
-    mean = np.where(2 * there >= sizes, mean, np.nan)
+        return NodeMeans([], np.zeros(0, dtype=np.int64), np.zeros((trace.steps.size, 0)), np.zeros(0))
+    taken, begins = np.concatenate(members), np.cumsum([0, *(each.size for each in members[:-1])])
     group = compared.group[taken[begins]]
+    slow = _unit_means(compared.slow[:, taken], begins)
+    whole = _unit_means((compared.slow + compared.common)[:, taken], begins)
     for number in np.unique(group):
         units = np.flatnonzero(group == number)
-        mean[:, units] = excess_over_others(mean[:, units], 2) if units.size > 1 else np.nan
-    return NodeMeans(members, group, mean)
+        slow[:, units] = excess_over_others(slow[:, units], 2) if units.size > 1 else np.nan
+    return NodeMeans(members, group, slow, np.array([step_noise(series) for series in whole.T]))
+
+
+def _unit_means(values: Floats, begins: Ints) -> Floats:
+    """Return (S, N) means of consecutive columns; NaN where fewer than half are known."""
+    known = np.add.reduceat(np.isfinite(values), begins, axis=1, dtype=np.float64)
+    sizes = np.diff([*begins, values.shape[1]])
+    return np.where(2 * known >= sizes, np.add.reduceat(np.nan_to_num(values), begins, axis=1) / known, np.nan)
 
 
 def find_slow_nodes(compared: PeerComparison, nodes: NodeMeans, usable: Bools) -> list[SlowNode]:
@@ -98,8 +104,7 @@ def find_undecided_node(nodes: NodeMeans, usable: Bools) -> UndecidedNode | None
     if not np.isfinite(level).any():
         return None
     slowest = int(np.nanargmax(level))
-    series = nodes.slow[usable, slowest]
-    sure = UNDECIDED_NOISE * step_noise(series) / np.sqrt(np.isfinite(series).sum())
+    sure = UNDECIDED_NOISE * nodes.noise[slowest] / np.sqrt(usable.sum())
     if not level[slowest] >= max(UNDECIDED_MIN, sure):
         return None
     return UndecidedNode(int(nodes.members[slowest][0]), float(level[slowest]))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from remediator.detection.stragglers.robust_statistics import nan_median, robust_spread, step_noise
+from remediator.detection.stragglers.robust_statistics import nan_median, step_noise
 from remediator.detection.stragglers.step_trace import Bools, Floats, Ints
 
 WARM_UP, WARM_UP_SHORT = 16, 10
@@ -15,7 +15,7 @@ SWITCH = 6.0  # log odds against a change at any one step
 RUN_MIN, RUN_KEPT = 5, 3
 RUN_SPREADS = 5.0
 GLOBAL_MIN = float(np.log(1.05))
-GLOBAL_NOISE = 6.0
+GLOBAL_CLEAR = 3.0  # spreads of medians of five steps around the levels before and after
 GLOBAL_STEPS = 15
 RAMP_BETTER = 0.85  # a slope must leave this much less error than a jump
 RAMP_GRID = 48
@@ -184,16 +184,18 @@ def _neighbour_windows(values: Floats) -> Floats:
     return np.stack([padded[k : padded.size - 4 + k] for k in range(5)], axis=1)
 
 
-def find_global_slowdown(centre: Floats, usable: Bools, least: float = GLOBAL_MIN) -> SlowInterval | None:
+def find_global_slowdown(
+    centre: Floats, usable: Bools, least: float = GLOBAL_MIN, clear: float = GLOBAL_CLEAR
+) -> SlowInterval | None:
     """Return when a series, such as that of the whole job, rose by more than `least` for at least 15 steps; None if never.
 
     Args:
         centre: (S,) log of the job's time against its usual one.
         usable: (S,) rows that count.
         least: log slowness; a twentieth unless given.
+        clear: how many spreads of the series the rise must be; those of medians of five steps, before and after it.
 
-    A few slow steps in a row are an evaluation or a checkpoint. The change must show in the means before and after, and
-    stand out of the noise before it.
+    A few slow steps in a row are an evaluation or a checkpoint, and a series that wanders rises by itself now and then.
     """
     rows: Ints = np.flatnonzero(usable & np.isfinite(centre))
     if rows.size < 2 * GLOBAL_STEPS:
@@ -205,15 +207,23 @@ def find_global_slowdown(centre: Floats, usable: Bools, least: float = GLOBAL_MI
         before = float(np.median(calm[max(0, place - 200) : place]))
         after = calm[place : place + GLOBAL_STEPS]
         rise = float(np.quantile(after, 0.2)) - before
-        if rise > (found[0] if found else least):
+        if rise > (found[0] if found else least / 2):
             found = rise, place
     if found is None:
         return None
     rise, place = found
     usual = float(np.median(calm[max(0, place - 200) : place]))
-    wiggle = max(step_noise(centre[rows]), robust_spread(calm[:place]), 0.002)
-    if rise < GLOBAL_NOISE * wiggle / np.sqrt(RUN_MIN):
-        return None
     first, last = int(rows[place]), int(rows[min(place + GLOBAL_STEPS, rows.size) - 1])
     seen = find_slow_interval(centre, first, last, usual + rise, usable, own_past=True)
-    return seen if seen.level > least and seen.rows[usable].sum() >= GLOBAL_STEPS else None
+    lasts = seen.level > least and seen.rows[usable].sum() >= GLOBAL_STEPS
+    return seen if lasts and _rise_in_spreads(centre, seen, usable) >= clear else None
+
+
+def _rise_in_spreads(series: Floats, seen: SlowInterval, usable: Bools) -> float:
+    known = usable & np.isfinite(series)
+    parts = series[known & (np.arange(series.size) < seen.first)], series[known & seen.rows]
+    if min(part.size for part in parts) < RUN_MIN:
+        return 0.0
+    rise = float(np.median(parts[1]) - np.median(parts[0]))
+    left = [nan_median(_neighbour_windows(part)[2:-2], 1) - np.median(part) for part in parts]
+    return rise / max(float(np.concatenate(left).std()), 1e-3)

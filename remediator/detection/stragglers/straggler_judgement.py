@@ -78,7 +78,7 @@ def _judge_compute_times(trace: StepTrace, compute: Floats, usable: Bools) -> St
     guilty = convict_suspects(trace, compute, compared, seen.suspects, slow_nodes, usable)
     if guilty is not None and guilty.culprits:
         return guilty
-    half = None if guilty is not None else find_slow_small_group(trace, compute, compared.group, usable)
+    half = None if guilty is not None else find_slow_small_group(trace, compute, peer_groups(trace), usable)
     if half is not None:
         return half
     again = None if guilty is not None else convict_intermittent(trace, compute, compared, usable)
