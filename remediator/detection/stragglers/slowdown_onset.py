@@ -203,10 +203,9 @@ def find_global_slowdown(
     calm = nan_median(_neighbour_windows(centre[rows]), 1)
     calm = nan_median(_neighbour_windows(calm), 1)
     found: tuple[float, int] | None = None
-    for place in range(RUN_MIN * 2, rows.size - GLOBAL_STEPS + 1):
-        before = float(np.median(calm[max(0, place - 200) : place]))
-        after = calm[place : place + GLOBAL_STEPS]
-        rise = float(np.quantile(after, 0.2)) - before
+    after = np.quantile(np.lib.stride_tricks.sliding_window_view(calm, GLOBAL_STEPS), 0.2, axis=1)
+    for place in np.flatnonzero(after - calm.min() > least / 2).tolist():
+        rise = float(after[place] - np.median(calm[max(0, place - 200) : place])) if place >= 2 * RUN_MIN else 0.0
         if rise > (found[0] if found else least / 2):
             found = rise, place
     if found is None:

@@ -37,8 +37,12 @@ STEPS_MIN = 15
 SEEN_WELL, SEEN_BADLY = 0.10, 0.50
 
 
-def judge_stragglers(trace: StepTrace) -> StragglerVerdict:
-    """Judge what slows this job down, using only `trace`.
+def judge_stragglers(trace: StepTrace, past: Floats | None = None) -> StragglerVerdict:
+    """Judge what slows this job down.
+
+    Args:
+        trace: what was reported; nothing else is used but
+        past: (R,) own seconds of each rank in an earlier trace of the same job, NaN if unknown (`usual_times`).
 
     Never raises for odd values; pass `trace.until(step)` to judge what was known at a step.
     """
@@ -51,7 +55,15 @@ def judge_stragglers(trace: StepTrace) -> StragglerVerdict:
         compute = trace.compute()
         if compute is None:
             return _judge_step_time(trace, usable)
-        return _judge_compute_times(trace, compute, usable)
+        return _judge_compute_times(trace, compute, usable, past)
+
+
+def usual_times(trace: StepTrace) -> Floats:
+    """Return (R,) the median own seconds of each rank past warm-up, NaN if unknown."""
+    compute = trace.compute()
+    if compute is None:
+        return np.full(trace.ranks.size, np.nan)
+    return nan_median(compute[usable_steps(trace.began)], 0)
 
 
 def rank_slowness(trace: StepTrace, since: int | None = None) -> tuple[Floats, Ints]:
@@ -70,7 +82,7 @@ def rank_slowness(trace: StepTrace, since: int | None = None) -> tuple[Floats, I
         return np.expm1(nan_median(slow[rows], 0)), stages
 
 
-def _judge_compute_times(trace: StepTrace, compute: Floats, usable: Bools) -> StragglerVerdict:
+def _judge_compute_times(trace: StepTrace, compute: Floats, usable: Bools, past: Floats | None) -> StragglerVerdict:
     compared = compare_ranks(trace, compute, usable)
     seen = scan_windows(compared.slow, usable, compared.group)
     nodes = node_means(trace, compared)
@@ -78,7 +90,7 @@ def _judge_compute_times(trace: StepTrace, compute: Floats, usable: Bools) -> St
     guilty = convict_suspects(trace, compute, compared, seen.suspects, slow_nodes, usable)
     if guilty is not None and guilty.culprits:
         return guilty
-    half = None if guilty is not None else find_slow_small_group(trace, compute, peer_groups(trace), usable)
+    half = None if guilty is not None else find_slow_small_group(trace, compute, peer_groups(trace), usable, past)
     if half is not None:
         return half
     again = None if guilty is not None else convict_intermittent(trace, compute, compared, usable)
