@@ -170,7 +170,12 @@ def _are_whole_pipelines(trace: StepTrace, compared: PeerComparison, slow: list[
     for number in np.unique(dp[columns]):
         members = np.flatnonzero((dp == number) & (compared.group >= 0))
         stages = np.unique(compared.group[members] // 2)
-        if stages.size < 2 or np.isin(members, columns).sum() < COLUMN_SHARE * members.size:
+        along = np.isin(members, columns)
+        if compared.shared >= SHARED_MIN:  # then they count although they do not stand out
+            clearest = max((each for each in slow if dp[each.column] == number), key=lambda each: each.when.level)
+            level = nan_median(compared.slow[clearest.when.rows][:, members], 0)
+            along |= level >= TOGETHER * clearest.when.level
+        if stages.size < 2 or along.sum() < COLUMN_SHARE * members.size:
             return False
         nodes = np.unique(trace.codes["node"][members])
         alone = nodes.size == 1 and nodes[0] != UNKNOWN and compared.shared < SHARED_MIN

@@ -35,6 +35,15 @@ class BlamedColumns:
     explained: int
 
 
+class _Axis(NamedTuple):
+    """The rings of one axis: their columns, (S, G) least time of a member and end after the latest start, and stage."""
+
+    rings: list[Ints]
+    takes: Floats
+    until: Floats
+    kind: Ints
+
+
 class _SlowRings(NamedTuple):
     slow: Bools  # (G,)
     first: int
@@ -68,21 +77,18 @@ def find_slow_links(trace: StepTrace, compute: Floats, usable: Bools) -> Straggl
     usual = float(np.nanmedian(compute) + np.nanmedian(comm))
     ended = (compute + comm - np.fmax.reduce(compute, axis=1, keepdims=True)) / usual
     stage = peer_groups(trace)
-    rings: list[tuple[Ints, bool]] = []
-    seen: list[tuple[Floats, _SlowRings]] = []
+    axes: list[_Axis] = []
     for number in communication_rings(trace):
         order = np.argsort(number, kind="stable")
         starts = np.flatnonzero(np.diff(number[order], prepend=-1))
         takes, until = (_least_of_rings(values, order, starts) for values in (comm / usual, ended))
         kind = stage[order[starts]] if np.ptp(stage[number == number[0]]) == 0 else np.zeros_like(starts)
-        found = _rings_above_others(takes, until, kind, usable) or _rings_that_rose(takes, until, usable)
-        slow = np.zeros(starts.size, dtype=np.bool_) if found is None else found.slow
-        rings += zip(np.split(order, starts[1:]), slow.tolist(), strict=True)
-        if found is not None:
-            seen.append((nan_median(takes[:, found.slow], 1), found))
-    if not seen:
+        axes.append(_Axis(np.split(order, starts[1:]), takes, until, kind))
+    found = [_slow_rings(axis, usable, EFFECT_MIN) for axis in axes]
+    if not any(found):
         return None
-    return _link_verdict(trace, usable, rings, *max(seen, key=lambda each: each[1].level))
+    found = [seen or _slow_rings(axis, usable, EFFECT_MIN / 2) for axis, seen in zip(axes, found, strict=True)]
+    return _link_verdict(trace, usable, axes, found)
 
 
 def _least_of_rings(values: Floats, order: Ints, starts: Ints) -> Floats:
@@ -90,8 +96,13 @@ def _least_of_rings(values: Floats, order: Ints, starts: Ints) -> Floats:
     return np.asarray(np.fmin.reduceat(values[:, order], starts, axis=1))
 
 
-def _rings_above_others(takes: Floats, until: Floats, kind: Ints, usable: Bools) -> _SlowRings | None:
+def _slow_rings(axis: _Axis, usable: Bools, least: float) -> _SlowRings | None:
+    return _rings_above_others(axis, usable, least) or _rings_that_rose(axis, usable, least)
+
+
+def _rings_above_others(axis: _Axis, usable: Bools, least: float) -> _SlowRings | None:
     """Find rings that are slower than those of the same stage, or that rose while most others did not."""
+    _, takes, until, kind = axis
     rows = np.flatnonzero(usable)
     early = rows[: max(5, rows.size // 4)]
     best: _SlowRings | None = None
@@ -104,7 +115,7 @@ def _rings_above_others(takes: Floats, until: Floats, kind: Ints, usable: Bools)
     ):
         held = [
             each
-            for each in scan_windows(over, usable, group).suspects
+            for each in scan_windows(over, usable, group, least).suspects
             if np.nansum((ends - MOVED * over)[each.first : each.last + 1, each.column]) >= 0
         ]
         if held and (best is None or len(held) > best.slow.sum()):
@@ -122,12 +133,13 @@ def _above_peers(values: Floats, group: Ints) -> Floats:
     return beside
 
 
-def _rings_that_rose(takes: Floats, until: Floats, usable: Bools) -> _SlowRings | None:
+def _rings_that_rose(axis: _Axis, usable: Bools, least: float) -> _SlowRings | None:
     """Find rings that became slower together, too many to stand out, by their own past."""
+    _, takes, until, _ = axis
     known = np.sum(~np.isnan(takes), axis=1, keepdims=True)
     place = (MANY_RINGS * np.maximum(known - 1, 0)).astype(int)
     level = np.take_along_axis(np.sort(takes, axis=1), place, 1)[:, 0]  # NaN sorts last
-    seen = find_global_slowdown(level, usable, EFFECT_MIN, RISE_CLEAR)
+    seen = find_global_slowdown(level, usable, least, RISE_CLEAR)
     if seen is None:
         return None
     before = usable & (np.arange(usable.size) < seen.first)
@@ -138,17 +150,24 @@ def _rings_that_rose(takes: Floats, until: Floats, usable: Bools) -> _SlowRings 
 
 
 def _link_verdict(
-    trace: StepTrace, usable: Bools, rings: list[tuple[Ints, bool]], series: Floats, found: _SlowRings
+    trace: StepTrace, usable: Bools, axes: list[_Axis], found: list[_SlowRings | None]
 ) -> StragglerVerdict:
-    usual = float(nan_median(series[found.first : found.last + 1], 0))
-    when = find_slow_interval(series, found.first, found.last, usual, usable, own_past=True)
-    first, level = int(trace.steps[when.first]), round(max(when.level, found.level), 4)
-    if all(slow for _, slow in rings):
+    axis, clearest = max(
+        ((axis, seen) for axis, seen in zip(axes, found, strict=True) if seen), key=lambda pair: pair[1].level
+    )
+    series = nan_median(axis.takes[:, clearest.slow], 1)
+    usual = float(nan_median(series[clearest.first : clearest.last + 1], 0))
+    when = find_slow_interval(series, clearest.first, clearest.last, usual, usable, own_past=True)
+    first, level = int(trace.steps[when.first]), round(max(when.level, clearest.level), 4)
+    slow: list[Ints] = []
+    others: list[Ints] = []
+    for each, seen in zip(axes, found, strict=True):
+        for place, ring in enumerate(each.rings):
+            (slow if seen is not None and seen.slow[place] else others).append(ring)
+    if not others:
         reason = VerdictReason("transfers_of_everyone_slower", level)
         return StragglerVerdict(SlowdownKind.LINK, (), first, 0.9, (reason,))
-    blamed = blame_shared_unit(
-        trace, [ring for ring, slow in rings if slow], [ring for ring, slow in rings if not slow]
-    )
+    blamed = blame_shared_unit(trace, slow, others)
     reasons = (
         VerdictReason("slow_groups", float(blamed.slow_rings)),
         VerdictReason("slow_groups_explained", float(blamed.explained)),
