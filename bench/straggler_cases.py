@@ -7,11 +7,13 @@ its group at once, a transfer after its latest member started.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+from remediator.detection.stragglers.straggler_verdict import SlowdownKind, StragglerVerdict
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -167,3 +169,87 @@ def build_case_columns(case: Case, seed: int, *, tokens: bool = False) -> Column
     flat["stage"] = flat["pp_rank"]
     flat["node"] = np.tile(np.array([f"host-{rank // case.node_ranks:03d}" for rank in range(case.ranks)]), case.steps)
     return flat
+
+
+class ExpectedVerdict(NamedTuple):
+    """A case and its right answer: the verdict, and whether it names the culprits or nobody."""
+
+    case: Case
+    verdicts: frozenset[SlowdownKind]
+    named: bool = False
+    tokens: bool = False
+
+    def is_met_by(self, found: StragglerVerdict) -> bool:
+        """Return whether the verdict is right, and exactly the culprits are named."""
+        named = frozenset(culprit.rank for culprit in found.culprits)
+        return found.verdict in self.verdicts and named == (self.case.culprits if self.named else frozenset())
+
+
+def _only(*kinds: SlowdownKind) -> frozenset[SlowdownKind]:
+    return frozenset(kinds)
+
+
+_NODE, _STAGE, _LINK = _only(SlowdownKind.NODE), _only(SlowdownKind.STAGE), _only(SlowdownKind.LINK)
+_DATA, _GLOBAL = _only(SlowdownKind.DATA), _only(SlowdownKind.GLOBAL)
+_QUIET = _only(SlowdownKind.NOBODY, SlowdownKind.DATA)
+_STAGES = Case(dp=1, pp=4)
+_GRID = Case(dp=8, pp=8)
+_RING = Case(dp=64, tp=1, noise=0.03)
+_NOISY = Case(dp=4, noise=0.05)
+_PACKED = Case(dp=8, pp=4, tp=2, lengths=0.2, stages=(1, 1, 1, 1.12))
+
+CASES: dict[str, ExpectedVerdict] = {
+    **{
+        f"node = stage, +{100 * more:.0f} %, {name}": ExpectedVerdict(
+            replace(shape, slow=(SlowNode(1, more, 48),)), _NODE, named=True)
+        for more in (0.2, 0.5)
+        for name, shape in (
+            ("one replica", _STAGES), ("8 replicas", replace(_STAGES, dp=8, tp=1)),
+            ("2 stages of 4", Case(dp=1, pp=2, tp=4, node_ranks=4)),
+            ("noise 3 %", replace(_STAGES, noise=0.03, noise_in="each")), ("lengths 10 %", replace(_STAGES, lengths=0.1)),
+        )
+    },
+    "node = stage, +30 %, since the first step": ExpectedVerdict(replace(_STAGES, slow=(SlowNode(1, 0.3),)), _STAGE),
+    "slow node +10 %, noise 5 %, 4 nodes": ExpectedVerdict(replace(_NOISY, slow=(SlowNode(2, 0.1, 48),)), _NODE, named=True),
+    "slow node +10 %, noise 5 %, 4 nodes, since the first step": ExpectedVerdict(
+        replace(_NOISY, slow=(SlowNode(2, 0.1),)), _NODE, named=True),
+    "slow node +10 %, noise 5 % in each pass": ExpectedVerdict(
+        replace(_NOISY, noise_in="each", slow=(SlowNode(2, 0.1, 48),)), _NODE, named=True),
+    "slow node +10 %, noise 5 %, 2 nodes": ExpectedVerdict(
+        replace(_NOISY, dp=2, slow=(SlowNode(1, 0.1, 48),)), _NODE, named=True),
+    "slow node +10 %, noise 5 %, 2 nodes, since the first step: undecided": ExpectedVerdict(
+        replace(_NOISY, dp=2, slow=(SlowNode(1, 0.1),)), _only(SlowdownKind.NOBODY)),
+    "slow link, 512 ranks, +100 %": ExpectedVerdict(replace(_GRID, slow=(SlowLink(10, 1.0, 48),)), _LINK, named=True),
+    "slow link, 64 ranks without tensor groups, +100 %": ExpectedVerdict(
+        Case(dp=16, pp=4, tp=1, slow=(SlowLink(3, 1.0, 48),)), _LINK, named=True),
+    "slow link, 2048 ranks, +100 %": ExpectedVerdict(
+        replace(_GRID, dp=32, slow=(SlowLink(10, 1.0, 48),)), _LINK, named=True),
+    "slow link in one ring, 64 ranks, +100 %": ExpectedVerdict(replace(_RING, slow=(SlowLink(3, 1.0, 48),)), _LINK),
+    "slow link in one ring, 512 ranks, +100 %": ExpectedVerdict(
+        replace(_RING, dp=512, slow=(SlowLink(3, 1.0, 48),)), _LINK),
+    "everyone +8 %, noise 1 %": ExpectedVerdict(Case(everyone=0.08, since=48), _GLOBAL),
+    "everyone +8 %, noise 5 %": ExpectedVerdict(Case(noise=0.05, everyone=0.08, since=48), _GLOBAL),
+    "everyone +8 %, noise 5 %, 4 stages": ExpectedVerdict(Case(pp=4, noise=0.05, everyone=0.08, since=48), _GLOBAL),
+    "everyone +8 %, lengths 10 %, 64 replicas": ExpectedVerdict(
+        Case(dp=64, tp=1, lengths=0.1, everyone=0.08, since=48), _GLOBAL),
+    "everyone +8 %, lengths 10 %, 16 replicas": ExpectedVerdict(
+        Case(dp=16, tp=1, lengths=0.1, everyone=0.08, since=48), _GLOBAL),
+    "lengths 20 %, last stage +12 %": ExpectedVerdict(_PACKED, _DATA),
+    "lengths 20 %, last stage +12 %, token counts": ExpectedVerdict(_PACKED, _DATA, tokens=True),
+    "lengths 20 %, attention differs by stage": ExpectedVerdict(replace(_PACKED, stages=(), quadratic=(0.1, 0.6)), _DATA),
+    "last stage +20 %, equal lengths": ExpectedVerdict(replace(_PACKED, lengths=0.0, stages=(1, 1, 1, 1.2)), _STAGE),
+}  # fmt: skip
+HEALTHY: dict[str, ExpectedVerdict] = {
+    "one ring, 64 ranks": ExpectedVerdict(_RING, _QUIET),
+    "one ring, 16 ranks, noise 5 %": ExpectedVerdict(replace(_RING, dp=16, noise=0.05), _QUIET),
+    "one ring, transfers vary by 20 %": ExpectedVerdict(replace(_RING, transfer_noise=0.2, bucket_noise=0.1), _QUIET),
+    "one ring, transfers swing by 10 %": ExpectedVerdict(replace(_RING, drift=0.1), _QUIET),
+    "4 stages on 4 nodes, noise 5 %": ExpectedVerdict(replace(_STAGES, noise=0.05), _QUIET),
+    "4 stages on 4 nodes, lengths 20 %": ExpectedVerdict(replace(_STAGES, dp=8, tp=1, lengths=0.2), _QUIET),
+    "4 nodes, noise 5 %": ExpectedVerdict(_NOISY, _QUIET),
+    "2 nodes, noise 5 %": ExpectedVerdict(replace(_NOISY, dp=2), _QUIET),
+}
+HEALTHY_LARGE: dict[str, ExpectedVerdict] = {
+    "one ring, 512 ranks": ExpectedVerdict(replace(_RING, dp=512), _QUIET),
+    "8 stages, 512 ranks": ExpectedVerdict(_GRID, _QUIET),
+}
