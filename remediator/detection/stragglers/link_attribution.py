@@ -113,15 +113,12 @@ def _rings_above_others(axis: _Axis, usable: Bools, least: float) -> _SlowRings 
         ([_above_peers(values, kind) for values in (takes, until)], kind),
         ([values - nan_median(values, 1)[:, None] for values in risen], np.zeros_like(kind)),
     ):
-        held = [
-            each
-            for each in scan_windows(over, usable, group, least).suspects
-            if np.nansum((ends - MOVED * over)[each.first : each.last + 1, each.column]) >= 0
-        ]
-        if held and (best is None or len(held) > best.slow.sum()):
-            slow = np.isin(np.arange(kind.size), [each.column for each in held])
-            clearest = max(held, key=lambda each: each.z)
-            best = _SlowRings(slow, clearest.first, clearest.last, clearest.slow)
+        for each in scan_windows(over, usable, group, least).suspects:
+            window = slice(each.first, each.last + 1)
+            longer, later = (nan_median(values[window], 0) for values in (over, ends))
+            slow = (longer >= MOVED * each.slow) & (later >= MOVED * longer)  # others with it need not stand out alone
+            if slow[each.column] and (best is None or slow.sum() > best.slow.sum()):
+                best = _SlowRings(slow, each.first, each.last, each.slow)
     return best
 
 
