@@ -20,7 +20,7 @@ GC_FORWARD, GC_RANKS, ONE_RANK = 0.7, 3, 0.8
 LOSS_MIN = 0.002
 SLOW_NODE_POSSIBLE = "slow_node_not_excluded"
 SURE, SURE_ONE_NODE = 0.9, 0.5  # a stage on one node is as slow as that node
-SURE_BY_PASSES = 0.6  # one stage whose passes vary together: a GPU's clock would look the same
+SURE_BY_PASSES = 0.6  # passes that vary together: a GPU's clock would look the same
 
 
 @dataclass(frozen=True)
@@ -105,8 +105,7 @@ def _uneven_data_cause(
         VerdictReason("spread_by_length", round(varies, 4)),
         VerdictReason("correlation_of_stages", round(compared.shared, 3)),
     )
-    alone = not by_length and not by_stage and np.unique(compared.group[members]).size == 1
-    return _BenignCause(SlowdownKind.DATA, loss, None, reasons, SURE_BY_PASSES if alone else SURE)
+    return _BenignCause(SlowdownKind.DATA, loss, None, reasons, SURE if by_length or by_stage else SURE_BY_PASSES)
 
 
 def _pass_correlation(trace: StepTrace, compared: PeerComparison, usable: Bools) -> float:

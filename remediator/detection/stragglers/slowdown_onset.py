@@ -220,7 +220,7 @@ def find_global_slowdown(
 
 def _rise_in_spreads(series: Floats, seen: SlowInterval, usable: Bools) -> float:
     known = usable & np.isfinite(series)
-    parts = series[known & (np.arange(series.size) < seen.first)], series[known & seen.rows]
+    parts = series[known & ~seen.rows], series[known & seen.rows]
     if min(part.size for part in parts) < RUN_MIN:
         return 0.0
     rise = float(np.median(parts[1]) - np.median(parts[0]))
