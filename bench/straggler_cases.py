@@ -20,7 +20,7 @@ Ints = npt.NDArray[np.int64]
 Columns = dict[str, npt.NDArray[np.generic]]
 
 FORWARD_S, BACKWARD_S = 0.42, 0.81
-TRANSFER_S = 0.12
+KEPT = 0.9  # of the congestion of the step before
 TOKENS = 16_384
 SPEEDS = 0.004  # of the ranks, for good
 
@@ -56,7 +56,8 @@ class Case:
         everyone, since: the slowdown of all ranks, and its first step.
         transfer_noise: spread of the log of a group's transfer time.
         bucket_noise: spread of the log of what a rank's own end of a transfer adds.
-        drift: how much all transfers become slower and faster over some fifty steps (congestion).
+        transfer_s: seconds of a data-parallel transfer.
+        wander: spread of the log by which all transfers become slower and faster for some ten steps (congestion).
         slow: what is broken.
     """
 
@@ -74,7 +75,8 @@ class Case:
     since: int = 0
     transfer_noise: float = 0.04
     bucket_noise: float = 0.02
-    drift: float = 0.0
+    transfer_s: float = 0.12
+    wander: float = 0.0
     slow: tuple[SlowNode | SlowLink, ...] = field(default=())
 
     @property
@@ -130,9 +132,11 @@ def _draw_communication(case: Case, own: Floats, draw: np.random.Generator) -> F
     node = np.arange(case.ranks) // case.node_ranks
     ring = place["pp_rank"] * case.tp + place["tp_rank"]
     chain = place["dp_rank"] * case.tp + place["tp_rank"]
-    sea = case.drift * np.sin(np.arange(case.steps)[:, None] / 50 * 2 * np.pi + draw.uniform(0, 2 * np.pi))
+    sea = draw.normal(0, case.wander, (case.steps, 1))
+    for step in range(1, case.steps):
+        sea[step] = KEPT * sea[step - 1] + np.sqrt(1 - KEPT**2) * sea[step]
     spent = np.zeros_like(own)
-    for number, seconds in ((ring, TRANSFER_S), (chain, TRANSFER_S / 2)):
+    for number, seconds in ((ring, case.transfer_s), (chain, case.transfer_s / 2)):
         if np.bincount(number).max() < 2:
             continue
         groups = int(number.max()) + 1
@@ -243,7 +247,11 @@ HEALTHY: dict[str, ExpectedVerdict] = {
     "one ring, 64 ranks": ExpectedVerdict(_RING, _QUIET),
     "one ring, 16 ranks, noise 5 %": ExpectedVerdict(replace(_RING, dp=16, noise=0.05), _QUIET),
     "one ring, transfers vary by 20 %": ExpectedVerdict(replace(_RING, transfer_noise=0.2, bucket_noise=0.1), _QUIET),
-    "one ring, transfers swing by 10 %": ExpectedVerdict(replace(_RING, drift=0.1), _QUIET),
+    "one ring, transfers of 0.4 s wander by 15 %": ExpectedVerdict(replace(_RING, transfer_s=0.4, wander=0.15), _QUIET),
+    "one ring, transfers of 0.4 s wander by 30 %": ExpectedVerdict(replace(_RING, transfer_s=0.4, wander=0.3), _QUIET),
+    "8 rings, transfers of 0.4 s wander by 15 %": ExpectedVerdict(
+        Case(dp=8, pp=2, tp=4, transfer_s=0.4, wander=0.15), _QUIET
+    ),
     "4 stages on 4 nodes, noise 5 %": ExpectedVerdict(replace(_STAGES, noise=0.05), _QUIET),
     "4 stages on 4 nodes, lengths 20 %": ExpectedVerdict(replace(_STAGES, dp=8, tp=1, lengths=0.2), _QUIET),
     "4 nodes, noise 5 %": ExpectedVerdict(_NOISY, _QUIET),

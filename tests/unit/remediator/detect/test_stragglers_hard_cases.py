@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bench.straggler_cases import Case, SlowLink, SlowNode, build_case_columns
+from bench.straggler_cases import Case, Floats, SlowLink, SlowNode, build_case_columns
 from bench.traces import Job, build_columns
 from remediator.detection.stragglers.benign_causes import SLOW_NODE_POSSIBLE
 from remediator.detection.stragglers.slowdown_onset import find_global_slowdown
@@ -59,6 +59,12 @@ def test_a_node_that_is_a_whole_stage_is_found_by_its_own_past(shape: Case, seed
     assert found.confidence <= 0.5, "no peer confirms it"
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_unequal_lengths_of_all_stages_excuse_no_node(seed: int) -> None:
+    case = replace(STAGES, lengths=0.1, slow=(SlowNode(1, 0.2, 48),))
+    assert named(verdict(case, seed)) == case.culprits
+
+
 def test_a_node_with_peers_elsewhere_is_surer_than_one_without() -> None:
     case = Case(dp=2, pp=2, tp=8, slow=(SlowNode(1, 0.25, 48),))
     assert named(verdict(case)) == case.culprits
@@ -93,6 +99,12 @@ def test_an_earlier_trace_tells_a_slow_node_from_a_slow_stage() -> None:
 def test_all_stages_slower_than_in_the_past_blame_no_node() -> None:
     trace = trace_of(STAGES)
     assert named(judge_stragglers(trace, usual_times(trace) / 1.3)) == frozenset()
+
+
+def test_a_node_that_slowed_down_more_than_the_others_did_is_not_named_by_the_past() -> None:
+    trace = trace_of(STAGES)
+    more = np.where(np.arange(32) // 8 == 1, 1.35, 1.15)
+    assert named(judge_stragglers(trace, usual_times(trace) / more)) == frozenset()
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -153,15 +165,28 @@ def test_congestion_that_comes_and_goes_is_no_slow_link(seed: int) -> None:
     assert judge_stragglers(build_step_trace({**rows, "comm_s": longer})).verdict is not SlowdownKind.LINK
 
 
+def waits_for_the_slowest(job: Job, slower: Floats, seed: int) -> StragglerVerdict:
+    rows = build_columns(job, seed)
+    own = np.asarray(rows["compute_s"], float).reshape(job.steps, -1) * slower
+    waits = own.max(axis=1, keepdims=True) - own + 0.1
+    rows |= {"compute_s": own.reshape(-1), "comm_s": waits.reshape(-1)}
+    return judge_stragglers(build_step_trace({name: values for name, values in rows.items() if name != "node"}))
+
+
 @pytest.mark.parametrize("seed", SEEDS)
-def test_ranks_that_wait_for_slow_computation_elsewhere_have_no_slow_link(seed: int) -> None:
-    rows = build_columns(Job(steps=90, dp=2, pp=2), seed)  # too few to be compared
-    slow = np.where((rows["rank"] == 0) & (rows["step"] >= 45), 1.4, 1.0)
-    own = np.asarray(rows["compute_s"], float) * slow
-    step = np.asarray(rows["step"], dtype=np.int64)
-    waits = np.array([own[step == number].max() for number in range(90)])[step] - own + 0.1
-    found = judge_stragglers(build_step_trace({**rows, "compute_s": own, "comm_s": waits}))
+def test_rings_that_wait_for_slow_computation_elsewhere_are_not_slow(seed: int) -> None:
+    slow = np.ones((90, 9))
+    slow[45:, 0] = 1.4
+    found = waits_for_the_slowest(Job(steps=90, dp=3, pp=3), slow, seed)  # too few to be compared
     assert found.verdict is not SlowdownKind.LINK
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_stage_that_became_faster_and_waits_has_no_slow_ring(seed: int) -> None:
+    slow = np.ones((90, 48))
+    slow[45:, 2::8] = 0.8
+    found = waits_for_the_slowest(Job(steps=90, dp=6, pp=8), slow, seed)
+    assert (found.verdict is SlowdownKind.LINK, named(found)) == (False, frozenset())
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -189,6 +214,14 @@ def test_a_rise_must_be_clear_of_how_the_series_wanders() -> None:
 def test_lengths_over_stages_are_data(case: Case, seed: int, *, tokens: bool) -> None:
     found = verdict(case, seed, tokens=tokens)
     assert (found.verdict, named(found)) == (SlowdownKind.DATA, frozenset())
+
+
+@pytest.mark.parametrize(
+    ("case", "seed"),
+    [(Case(dp=4, pp=4, tp=4, lengths=0.35), 5004), (Case(dp=8, pp=4, tp=1, lengths=0.35, steps=400), 5002)],
+)
+def test_a_replica_whose_sequences_happened_to_be_longer_is_no_culprit_in_any_stage(case: Case, seed: int) -> None:
+    assert named(verdict(case, seed)) == frozenset()
 
 
 def test_a_stage_that_costs_more_than_the_lengths_is_the_stage() -> None:
