@@ -24,7 +24,7 @@ CODES = {
     "stalled": "no single rank can be named",
 }
 PAUSES = 32  # remembered, of each job
-USUAL_SHARE = 0.9  # of a job's pauses are no longer than its usual one
+USUAL_SHARE = 0.94  # of the last pauses are no longer than the usual one: two of 32 may be saves
 ROUNDS_MIN = 10  # readings at which the slowest rank had got on, before a job's usual pause is known
 TIMES_LONGER = 3.0
 NAMED_MAX = 4  # in the text

@@ -105,7 +105,7 @@ def test_a_job_of_long_steps_may_stand_still_for_three_times_its_usual_pause() -
     watched = Watched()
     watched.move()
     for _ in range(12):
-        watched.still(60)
+        watched.still(60, kind="", suspects=())
         watched.look(job(moved=True))
     assert watched.still(300)[:1] == [180]
 
