@@ -51,6 +51,7 @@ class Case:
         dp, pp, tp, node_ranks, steps: its shape.
         noise: of a rank's own time per step (standard deviation), in `both` passes alike or in each on its own.
         stages: factor of each stage, filled with 1.
+        node_speeds: spread of the nodes' speeds, for good.
         lengths: spread of the log of a replica's tokens per step, which all of its stages share.
         quadratic: share of a stage's time that grows with the square of the length, the first and the last stage's.
         everyone, since: the slowdown of all ranks, and its first step.
@@ -69,6 +70,7 @@ class Case:
     noise: float = 0.01
     noise_in: Literal["both", "each"] = "both"
     stages: tuple[float, ...] = ()
+    node_speeds: float = 0.0
     lengths: float = 0.0
     quadratic: tuple[float, float] = (0.3, 0.3)
     everyone: float = 0.0
@@ -116,6 +118,8 @@ def _draw_passes(case: Case, draw: np.random.Generator) -> tuple[Floats, Floats,
     work = (1 - square) * length + square * length**2
     work *= np.array([*case.stages, *[1.0] * case.pp])[place["pp_rank"]] * draw.normal(1, SPEEDS, case.ranks)
     step, node = np.arange(case.steps)[:, None], np.arange(case.ranks)[None, :] // case.node_ranks
+    if case.node_speeds:
+        work = work * np.exp(draw.normal(0, case.node_speeds, int(node.max()) + 1))[node]
     work = work * (1 + case.everyone * (step >= case.since))
     for each in case.slow:
         if isinstance(each, SlowNode):
@@ -255,6 +259,7 @@ HEALTHY: dict[str, ExpectedVerdict] = {
     "4 stages on 4 nodes, noise 5 %": ExpectedVerdict(replace(_STAGES, noise=0.05), _QUIET),
     "4 stages on 4 nodes, lengths 20 %": ExpectedVerdict(replace(_STAGES, dp=8, tp=1, lengths=0.2), _QUIET),
     "4 nodes, noise 5 %": ExpectedVerdict(_NOISY, _QUIET),
+    "5 nodes whose speeds differ by 3 %": ExpectedVerdict(Case(dp=5, node_speeds=0.03), _QUIET),
     "2 nodes, noise 5 %": ExpectedVerdict(replace(_NOISY, dp=2), _QUIET),
 }
 HEALTHY_LARGE: dict[str, ExpectedVerdict] = {

@@ -20,6 +20,7 @@ from remediator.detection.stragglers.straggler_verdict import Culprit, SlowdownK
 from remediator.detection.stragglers.window_scan import EFFECT_MIN, scan_windows
 
 RINGS_MIN = 2
+CLEAREST = 8  # windows in which all rings are compared
 MANY_RINGS = 0.75  # quantile of the rings: that many became slow at once, and are no minority that stands out
 MOVED = 0.5  # of a rise: a ring that rose by less has a different problem
 RISE_CLEAR = 6.0  # spreads: congestion comes and goes
@@ -113,7 +114,8 @@ def _rings_above_others(axis: _Axis, usable: Bools, least: float) -> _SlowRings 
         ([_above_peers(values, kind) for values in (takes, until)], kind),
         ([values - nan_median(values, 1)[:, None] for values in risen], np.zeros_like(kind)),
     ):
-        for each in scan_windows(over, usable, group, least).suspects:
+        suspects = sorted(scan_windows(over, usable, group, least).suspects, key=lambda each: -each.z)
+        for each in suspects[:CLEAREST]:
             window = slice(each.first, each.last + 1)
             longer, later = (nan_median(values[window], 0) for values in (over, ends))
             slow = (longer >= MOVED * each.slow) & (later >= MOVED * longer)  # others with it need not stand out alone

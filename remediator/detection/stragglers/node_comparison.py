@@ -8,12 +8,19 @@ from typing import NamedTuple
 import numpy as np
 
 from remediator.detection.stragglers.peer_comparison import PEERS_MIN, PeerComparison
-from remediator.detection.stragglers.robust_statistics import excess_over_others, nan_median, step_noise
+from remediator.detection.stragglers.robust_statistics import (
+    critical_spreads,
+    excess_over_others,
+    nan_median,
+    robust_spread,
+    step_noise,
+)
 from remediator.detection.stragglers.slowdown_onset import SlowInterval, find_slow_interval
 from remediator.detection.stragglers.step_trace import UNKNOWN, Bools, Floats, Ints, StepTrace
-from remediator.detection.stragglers.window_scan import SlowSuspectWindow, scan_windows
+from remediator.detection.stragglers.window_scan import CHANCE, SPREAD_FLOOR, SlowSuspectWindow, scan_windows
 
 RANKS_MIN = 2
+MANY_NODES, FEW_NODES_FLOOR = 8, 0.008  # few may be alike by chance
 RANKS_SLOW, AS_SLOW = 0.75, 0.5  # so many of its ranks are at least half as slow as the node: not one rank alone
 UNDECIDED_MIN, UNDECIDED_NOISE = 0.04, 7.0  # the others' median is as noisy
 
@@ -90,12 +97,33 @@ def find_slow_nodes(compared: PeerComparison, nodes: NodeMeans, usable: Bools) -
     for window in scan_windows(nodes.slow, usable, enough).suspects:
         columns = nodes.members[window.column]
         level = nan_median(compared.slow[window.first : window.last + 1][:, columns], 0)
-        if np.mean(level >= AS_SLOW * window.slow) < RANKS_SLOW:
+        if np.mean(level >= AS_SLOW * window.slow) < RANKS_SLOW or not _stands_out(nodes, window, usable):
             continue
         series = nodes.slow[:, window.column]
         when = find_slow_interval(series, window.first, window.last, window.slow, usable, own_past=window.own_past)
         found.append(SlowNode(columns, window, when))
     return found
+
+
+def _stands_out(nodes: NodeMeans, window: SlowSuspectWindow, usable: Bools) -> bool:
+    """Return whether a node is slower, or became so, by far more than the others differ: nodes are not equally fast."""
+    units = np.flatnonzero(nodes.group == nodes.group[window.column])
+    rows = np.arange(usable.size)
+    level, before = (
+        nan_median(nodes.slow[usable & part][:, units], 0)
+        for part in ((rows >= window.first) & (rows <= window.last), rows < window.first)
+    )
+    own = units == window.column
+    needed = critical_spreads(CHANCE, units.size, units.size)
+    for values in (level, level - before):
+        others = values[~own & np.isfinite(values)]
+        if others.size < PEERS_MIN - 1:
+            continue
+        many = others.size >= MANY_NODES
+        spread = max(robust_spread(others), SPREAD_FLOOR) if many else max(others.std(ddof=1), FEW_NODES_FLOOR)
+        if values[own][0] - np.median(others) >= needed * spread:
+            return True
+    return False
 
 
 def find_undecided_node(nodes: NodeMeans, usable: Bools) -> UndecidedNode | None:

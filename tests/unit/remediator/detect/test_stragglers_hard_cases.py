@@ -116,6 +116,11 @@ def test_a_slow_node_is_found_in_noise_that_hides_its_ranks(since: int, seed: in
     assert (found.verdict, named(found)) == (SlowdownKind.NODE, case.culprits)
 
 
+@pytest.mark.parametrize("seed", range(40))
+def test_nodes_that_are_not_equally_fast_are_no_culprits(seed: int) -> None:
+    assert named(verdict(Case(dp=5, noise=0.005, node_speeds=0.03), seed)) == frozenset()
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_one_slow_rank_is_not_its_node(seed: int) -> None:
     rows = build_case_columns(replace(NOISY, dp=8, noise=0.01), seed)
