@@ -188,7 +188,7 @@ def make_timeline(case: Case, seed: int) -> Timeline:
     shared = rng.random()
 
     def build() -> list[_Rank]:
-        return [_Rank(_build_program(me, tensor, expert, random.Random(f"{shared}/{me}"))) for me in range(world)]  # noqa: S311
+        return [_Rank(_build_program(me, tensor, expert, random.Random(f"{shared}/{me}"))) for me in range(world)]  # noqa: S311 - repeatable
 
     healthy = _Simulation(build(), groups)
     healthy.run()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
@@ -15,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from bench.straggler_cases import CASES, HEALTHY, HEALTHY_LARGE, ExpectedVerdict, build_case_columns
 from bench.traces import Columns, Fault, Floats, Job, build_columns, draw_compute_times
 from remediator.detection.stragglers.repeat_culprits import repeat_culprits_of
 from remediator.detection.stragglers.step_trace import build_step_trace
@@ -146,6 +148,31 @@ def print_scenario_table(title: str, jobs: dict[str, tuple[Job, bool]], seeds: i
         print(f"| {name} | {' | '.join(format_wilson_interval(hits, seeds) for hits in right.values())} |", flush=True)
 
 
+def print_case_table(title: str, cases: dict[str, ExpectedVerdict], seeds: int) -> None:
+    """A line a case: how often the verdict is right, how often a wrong rank is named, and what else was said."""
+    print(
+        f"\n| {title} | right | wrong names | verdicts | confidence | CPU s, at most |\n|---|---:|---:|---|---:|---:|"
+    )
+    for name, expected in cases.items():
+        said: Counter[str] = Counter()
+        right = wrong = 0
+        sure, used = [], []
+        for seed in range(seeds):
+            trace = build_step_trace(build_case_columns(expected.case, seed, tokens=expected.tokens))
+            began = time.process_time()
+            found = judge_stragglers(trace)
+            used.append(time.process_time() - began)
+            sure.append(found.confidence)
+            said[found.verdict.value] += 1
+            right += expected.is_met_by(found)
+            wrong += not {culprit.rank for culprit in found.culprits} <= expected.case.culprits
+        verdicts = ", ".join(f"{kind} {times}" for kind, times in said.most_common())
+        print(
+            f"| {name} | {right}/{seeds} | {wrong} | {verdicts} | {min(sure):.2f}-{max(sure):.2f} | {max(used):.2f} |",
+            flush=True,
+        )
+
+
 def time_to_detect(seeds: int) -> None:
     """Seconds from the first slow step until the rank is named, asked after every step, and the error of the onset."""
     print("\n| | named after, s (median, worst) | first step off by (median, worst) |\n|---|---:|---:|")
@@ -240,12 +267,20 @@ def main() -> None:
     parser.add_argument(
         "--quiet-jobs", type=int, default=0, help="only count names in so many long healthy jobs of each kind"
     )
+    parser.add_argument(
+        "--healthy", type=int, default=0, help="only judge so many healthy jobs of each hard kind, a tenth at 512 ranks"
+    )
     asked = parser.parse_args()
+    if asked.healthy:
+        print_case_table("healthy: nobody named, no slow link", HEALTHY, asked.healthy)
+        print_case_table("healthy, large: the same", HEALTHY_LARGE, max(1, asked.healthy // 10))
+        return
     if asked.quiet_jobs:
         false_names(asked.quiet_jobs)
         return
     print_scenario_table("somebody is slow: exactly the culprits named", CULPRIT, asked.seeds)
     print_scenario_table("nobody is: nobody named", NOBODY, asked.seeds)
+    print_case_table("hard cases: the right verdict and names", CASES, asked.seeds)
     time_to_detect(asked.seeds)
     false_names(asked.seeds)
     measure_speed()

@@ -106,7 +106,7 @@ class SourceConfig(_Section, frozen=True):
 
     enabled: bool = True  # whether it is read
     every_s: Positive | None = None  # none: the source's default
-    # the source's options: `infiniband.expected`, `services.units`, `fabric_manager.path`, `dcgm.exporter`,
+    # the source's options: `infiniband.expected`, `services.units`, `fabric_manager.path`, `nccl_ras.address`, `dcgm.exporter`,
     # `dcgm.profile`
     options: dict[str, tuple[str, ...]] = {}
 

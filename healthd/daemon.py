@@ -207,8 +207,7 @@ class Daemon:
 
     def evidence(self, order: Order | None = None) -> EvidenceBundle:
         """Return recent evidence, for `order` or for a person on this node. Callable from any thread."""
-        now = Moment(self._host.clock.wall(), self._host.clock.monotonic())
-        telemetry = self._watch.telemetry.snapshot(now)
+        telemetry = self._watch.telemetry.snapshot(Moment(self._host.clock.wall(), self._host.clock.monotonic()))
         return collect_evidence(self.status, telemetry, self._config.beacon_dir, order, self._beacons.stacks)
 
     def telemetry(self, back_s: float) -> TelemetryPart:
@@ -267,7 +266,9 @@ class Daemon:
     def _tick(self, now: Moment) -> bool:
         """Do what is due about once a second; return whether ranks came or went."""
         self._tick_due = now.monotonic + TICK_S
-        for reading in self._prober.poll():  # no wake-up for these: they are read every ten seconds or more rarely
+        if (pids := self._watch.gpus.processes) is not None:  # while the driver hangs, the last known ones matter most
+            self._prober.take_gpu_pids(pids)
+        for reading in self._prober.poll():  # no wake-up for these: a second later is early enough
             self._watch.take_source(reading, now)
         self._watch.take_late_events(now)
         self._services.look_after_urgent()

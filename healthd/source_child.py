@@ -3,8 +3,8 @@
     python -m healthd.source_child CALL_PAGE_FD ROOT PLAN        PLAN: {"name": [every_s, {"option": ["word", …]}], …}
 
 Writes one JSON line for each reading of each source. Before a reading it notes the source and the time on the call
-page; when the reading never ends, the parent sees there which one hangs. A name on standard input is the source to hang
-on; end of input means the parent has exited. Standard library only: all of it fits in a sixth of the node's memory
+page; when the reading never ends, the parent sees there which one hangs. Lines on standard input are ``hang NAME``, the
+source to hang on, and ``gpu_pids PID …``, the processes that now hold a GPU, with + those whose GPU is busy; its end means that the parent has exited. Standard library only: all of it fits in a sixth of the node's memory
 budget.
 """
 
@@ -26,6 +26,7 @@ from healthd.collectors.machine_access import MachineAccess, Options, SourceAbse
 from healthd.supervision.child_call_page import ChildCallPage
 
 STAGGER_S = 0.05  # between sources that are due together, to avoid load bursts on the trainer
+MESSAGE_BYTES_MAX = 4096  # PIPE_BUF: a pipe delivers as much in one piece
 _PR_SET_PDEATHSIG = 1
 
 Read = Callable[[MachineAccess, Options], Any]
@@ -46,10 +47,15 @@ def main(arguments: list[str]) -> int:
         name = min(due, key=lambda each: due[each])
         wait_s = max(0.0, due[name] - time.monotonic())
         if select.select([0], [], [], wait_s)[0]:
-            told = os.read(0, 64).decode()
-            if not told:
+            message = os.read(0, MESSAGE_BYTES_MAX).decode()
+            if not message:
                 return 0
-            _hang_forever(told.strip(), call_page)
+            for line in message.splitlines():
+                verb, *words = line.split()
+                if verb == "hang":
+                    _hang_forever(words[0], call_page)
+                machine.gpu_pids = {int(word.rstrip("+")): word.endswith("+") for word in words}
+            continue
         every_s, options = plan[name]
         call_page.write(None, f"{name} {time.monotonic():.3f}")
         _write_message(read_source(name, readers[name], machine, options))

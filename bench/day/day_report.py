@@ -113,7 +113,8 @@ def _story(told: Told) -> str:
         who = {"gpu-healthd": "", "health check": " by the health check", "a person": " by a person"}
         words.append(f"held after {_seconds(told.held_s)}{who.get(told.held_by, f' by {told.held_by}')}")
     elif BY_NAME[told.kind].eject:
-        words.append("never held")
+        why = BY_NAME[told.kind].unheld
+        words.append(f"never held: {why}" if why else "never held")
     if told.lost is not None:
         after = "did not train again" if told.resumed_s is None else f"trained again after {_seconds(told.resumed_s)}"
         how = "with fewer nodes" if told.grown < 0 else "with a spare in the rank's place"

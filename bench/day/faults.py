@@ -26,7 +26,8 @@ class Kind(msgspec.Struct, frozen=True):
     `per_day`: how often on 16 384 GPUs. `lines`: what the kernel says; `{pci}` is the GPU's address. `acts`: what becomes of the
     rank that computes there: goes on, hangs, crashes, is slow (and how much), or its machine goes down. `after_s`: how long that takes.
     `stays`: it is so for every rank that starts there, until it is cured by a reset, a reboot or a repair. `eject`: whether taking
-    the node out is right. `whole_job`: the lines come on every node of the job there.
+    the node out is right. `whole_job`: the lines come on every node of the job there. `unheld`: why its
+    node may stay.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Kind(msgspec.Struct, frozen=True):
     driver: tuple[str, ...] = ()
     port_down: bool = False
     whole_job: bool = False
+    unheld: str = ""
 
 
 def _xid(code: int, text: str) -> str:
@@ -64,7 +66,7 @@ KINDS = (
     Kind("machine goes down", _counted(32), "down", stays=False, lasts_s=REBOOT.here),
     Kind("host memory, board, processor", _counted(14), "crash", ("EDAC MC1: 1 UE memory read error on CPU_SrcID#1_MC#0_Chan#0_DIMM#1 (channel:0 slot:1 page:0x2f01a4 offset:0xd40 grain:32)",), "repair"),
     Kind("hangs once, nothing is said", _counted(7), "hang", stays=False, eject=False),
-    Kind("GPU slow by heat", _counted(6) + 0.5, "slow", cure="repair", slow=1.3, driver=("throttle.{gpu} 0x48", "sm_clock.{gpu} 1200", "temperature.{gpu} 90")),
+    Kind("GPU slow by heat", _counted(6) + 0.5, "slow", cure="repair", slow=1.3, driver=("throttle.{gpu} 0x48", "sm_clock.{gpu} 1200", "temperature.{gpu} 90"), unheld="a suspect within minutes; at 30 % ejecting pays after half an hour"),
     Kind("program's mistake on all ranks", _counted(54), "crash", (_xid(31, "Ch 00000013, intr 00000000. MMU Fault: ENGINE GRAPHICS GPC0 GPCCLIENT_T1_0 faulted @ 0x7f2a_00000000. Fault is of type FAULT_PDE ACCESS_TYPE_VIRT_READ"),), stays=False, eject=False, whole_job=True),
     Kind("program's mistake on one rank", 2.0, "crash", (_xid(13, "Graphics Exception: ESR 0x51df30=0xc0b 0x51df34=0x4 0x51df28=0x4c1eb72 0x51df2c=0x174"), _xid(43, "Ch 00000008")), stays=False, eject=False),
     Kind("worn row remapped", 2.0, "", (_xid(63, "Row Remapper: New row (0x0000000001a6f3) marked for remapping, reset gpu to activate."),), eject=False, stays=False),
@@ -72,7 +74,13 @@ KINDS = (
     Kind("link corrected itself", 2.0, "", ("pcieport 0000:15:00.0: AER: Corrected error received: 0000:16:00.0",), eject=False, stays=False),
     Kind("slow for a while", 2.0, "slow", eject=False, stays=False, lasts_s=PASSING.here, slow=1.5),
 )  # fmt: skip
-LEMON = Kind("lemon crashes a job, nothing is said", 0.0, "crash", stays=False)
+LEMON = Kind(
+    "lemon crashes a job, nothing is said",
+    0.0,
+    "crash",
+    stays=False,
+    unheld="no trace but the end of a process, as a program's mistake leaves it; a lemon shows over weeks",
+)
 BY_NAME = {kind.name: kind for kind in (*KINDS, LEMON)}
 
 

@@ -34,7 +34,7 @@ class StragglerAnalysis(msgspec.Struct, frozen=True):
 
 
 @click.command(epilog="Example: healthctl analyze stragglers steps.csv --plot steps.svg")
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("file", type=click.Path(exists=True, path_type=Path))
 @click.option("--until", type=click.IntRange(min=0), help="Use steps up to this one. Default: all.")
 @click.option("--plot", type=click.Path(dir_okay=False, path_type=Path),
               help="Also write a heat map of stages × ranks to FILE.svg or FILE.html.")  # fmt: skip
@@ -42,7 +42,7 @@ class StragglerAnalysis(msgspec.Struct, frozen=True):
 def stragglers(screen: Screen, file: Path, until: int | None, plot: Path | None) -> None:
     """Find the ranks that slow each job down.
 
-    Reads step times from FILE (CSV, JSON lines or Parquet). Columns: job, step, rank, compute_s; optional: forward_s,
+    Reads step times from FILE (CSV, JSON lines or Parquet), or from a directory of NCCL Inspector logs. Columns: job, step, rank, compute_s; optional: forward_s,
     backward_s, comm_s, data_s, step_s, stage, role, dp_rank, pp_rank, tp_rank, tokens, node, time
     (docs/explanation/stragglers.md). Exits with 1 if a straggler is found, with 3 if no job has enough steps to analyze.
     """
@@ -51,8 +51,14 @@ def stragglers(screen: Screen, file: Path, until: int | None, plot: Path | None)
 
     if plot is not None and plot.suffix.lower() not in {".svg", ".html"}:
         raise Failure(f"{plot}: write the plot to FILE.svg or FILE.html (a browser converts either to PNG)", Exit.USAGE)
+    if file.is_dir():
+        from healthctl.analysis.nccl_inspector_logs import read_inspector_logs
+
+        table = read_inspector_logs(file)
+    else:
+        table = read_table(file)
     answers, traces = [], []
-    for name, trace in group_rows_by_job(read_table(file)):
+    for name, trace in group_rows_by_job(table):
         known = trace if until is None else trace.until(until)
         answers.append(_build_job_analysis(name, judge_stragglers(known)))
         traces.append(known)

@@ -9,15 +9,18 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import select
+import signal
 import time
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple, NoReturn
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, NoReturn
 
 from vocabulary.hardware.machine_files import Machine
 from vocabulary.hardware.mount_table import Mount, parse_mount_table
 
 MOUNT_TABLES = ("/proc/1/mounts", "/proc/self/mounts")
 OUTPUT_BYTES_MAX = 4 << 20
+FORKED_MEMORY_BYTES = 192 << 20  # more than the process has when it forks
 
 # One source's options in the configuration: option name → its values.
 Options = Mapping[str, Sequence[str]]
@@ -37,11 +40,14 @@ class ClockState(NamedTuple):
 
 
 class MachineAccess(Machine):
-    """One machine, below `root`."""
+    """One machine, below `root`. `gpu_pids` hold a GPU, which is busy or not; `kept` is what collectors keep between readings, by name."""
 
     def __init__(self, root: str = "/") -> None:
         super().__init__(root)
+        self.gpu_pids: Mapping[int, bool] = {}
+        self.kept: dict[str, Any] = {}
         self._asking: dict[str, int] = {}  # path → the process that queries it
+        self._killed: list[int] = []  # processes that have not ended yet
 
     def path(self, path: str) -> str:
         """Return where an absolute path of the machine really is."""
@@ -112,6 +118,33 @@ class MachineAccess(Machine):
         code = os.waitstatus_to_exitcode(status)
         return errno.errorcode.get(code, f"error {code}") if code else ""
 
+    def run_forked(self, task: Callable[[], bytes], deadline_s: float) -> bytes | None:
+        """Return what `task` returns in a process of its own; None if it fails, or is killed at the deadline.
+
+        Its memory is limited, and gone when it ends. What it changes of its process stays there.
+        """
+        self._killed = [pid for pid in self._killed if not os.waitpid(pid, os.WNOHANG)[0]]
+        if self._killed:
+            return None  # one that cannot be killed is enough
+        reading, writing = os.pipe()
+        pid = os.fork()
+        if not pid:
+            os.close(reading)
+            _run_and_exit(task, writing, deadline_s)
+        os.close(writing)
+        try:
+            output = _read_until(reading, time.monotonic() + deadline_s)
+        finally:
+            os.close(reading)
+            os.kill(pid, signal.SIGKILL)
+        for _ in range(100):  # SIGKILL usually takes microseconds
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if ended:
+                return output if output and status in (0, signal.SIGKILL) else None
+            time.sleep(0.001)
+        self._killed.append(pid)
+        return None
+
     def timex(self) -> ClockState:
         """Return how good the kernel's time is. Changes nothing.
 
@@ -178,3 +211,39 @@ def _stat_and_exit(path: str) -> NoReturn:
         code = error.errno or code
     finally:
         os._exit(code)
+
+
+def _run_and_exit(task: Callable[[], bytes], descriptor: int, deadline_s: float) -> NoReturn:
+    """Write the task's result, a byte that ends it, and exit; the alarm ends a process whose parent is gone."""
+    import resource  # noqa: PLC0415 - only here
+
+    code = 1
+    try:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_REAL, deadline_s + 1)
+        with open("/proc/self/statm") as statm:  # noqa: PTH123 - pathlib would cost this process half a megabyte
+            size = int(statm.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+        resource.setrlimit(resource.RLIMIT_AS, (size + FORKED_MEMORY_BYTES,) * 2)
+        output = memoryview(task() + _END)
+        while output:
+            output = output[os.write(descriptor, output) :]
+        code = 0
+    finally:
+        os._exit(code)
+
+
+def _read_until(descriptor: int, until: float) -> bytes | None:
+    """Return what is written before the end mark; None without it, or at `until`."""
+    output = bytearray()
+    while (left_s := until - time.monotonic()) > 0 and len(output) <= OUTPUT_BYTES_MAX:
+        if select.select([descriptor], [], [], left_s)[0]:
+            data = os.read(descriptor, 1 << 16)
+            output += data
+            if output.endswith(_END):
+                return bytes(output[: -len(_END)])
+            if not data:
+                return None
+    return None
+
+
+_END = b"\0"

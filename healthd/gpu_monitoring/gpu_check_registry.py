@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 from healthd.checks import (
     ecc_checks,
+    gpu_activity_checks,
     gpu_clock_checks,
     gpu_identity_checks,
     nvlink_checks,
@@ -66,6 +67,12 @@ _RETIRED = ("retired_pages_corrected", "retired_pages_uncorrected", "retirement_
 _ROWS = ("remap_pending", "remap_failed", "remap_histogram", "rows_remapped_uncorrected")
 
 GPU_CHECKS: tuple[GpuCheckSpec, ...] = (
+    GpuCheckSpec(
+        gpu_activity_checks.CHECK,
+        gpu_activity_checks.GpuActivityCheck,
+        gpu_activity_checks.Limits,
+        ("latest.gpu_percent", "latest.memory_percent", "latest.processes"),
+    ),
     GpuCheckSpec(
         gpu_clock_checks.CHECK,
         gpu_clock_checks.GpuClockCheck,

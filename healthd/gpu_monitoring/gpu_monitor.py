@@ -9,7 +9,7 @@ from healthd.checks.gpu_count_checks import GpuCountCheck
 from healthd.collectors.pcie import PcieSample
 from healthd.findings.facts import Clear, Moment, make_check_failure
 from healthd.findings.finding_ledger import FindingLedger
-from healthd.findings.gpu_state import GpuState, merge_reading
+from healthd.findings.gpu_state import GpuState, is_gpu_busy, merge_reading
 from healthd.gpu_monitoring.gpu_check_registry import GpuCheckByProduct
 from healthd.gpu_monitoring.simulated_faults import SimulatedFault
 from healthd.gpu_monitoring.simulated_gpus import SimulatedGpus
@@ -17,6 +17,7 @@ from healthd.samples.nvml import GpuConstants, GpuReading, Inventory, NvmlHang, 
 from vocabulary.identity import ComponentKind
 from vocabulary.messages.wire import Gpu
 
+WORKING_PERCENT = 95.0  # of the time: a GPU that waits in a collective works all the time
 _UNTIL_READ = frozenset({"nvml/slow", "nvml/hang", "gpu_presence/lost"})  # levels that a reading of their GPU clears
 
 
@@ -112,6 +113,16 @@ class GpuMonitor:
         judged = self._counts.judge_bus(bus.hops, self.inventory, unread, now.wall)
         self._ledger.apply(judged.facts)
         self._renewal_wanted |= judged.renew
+
+    @property
+    def processes(self) -> dict[int, bool] | None:
+        """The pids that hold a GPU, and whether it is busy, as last read; None while nothing is known of any GPU."""
+        found: dict[int, bool] | None = None
+        for state in self.states.values():
+            if state.latest.processes is not None:
+                busy = is_gpu_busy(state, WORKING_PERCENT) is True
+                found = {**(found or {}), **{process.pid: busy for process in state.latest.processes}}
+        return found
 
     def take_renewal(self) -> bool:
         """Return whether the driver must enumerate its GPUs again, since the last call."""

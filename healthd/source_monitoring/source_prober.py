@@ -16,6 +16,7 @@ from healthd.supervision.child_supervisor import END_S, ChildSupervisor
 
 START_DEADLINE_S = 30.0
 HELD_OFF_S_MIN, HELD_OFF_S_MAX = 60.0, 3600.0
+GPU_PIDS_MAX = 64  # beyond that, more processes are of the same jobs
 
 
 class SourceSchedule(msgspec.Struct, frozen=True):
@@ -48,6 +49,7 @@ class SourceProber:
             name: msgspec.json.Decoder(plan.sample) for name, plan in plans.items()
         }
         self._pretended = ""
+        self._gpu_pids = self._known_gpu_pids = ""  # as a message; known to the child
         self._held_until: dict[str, float] = {}
         self._held_s: dict[str, float] = {}
 
@@ -72,6 +74,9 @@ class SourceProber:
             if self._due(now):
                 self._supervisor.start_if_due()
             return []
+        if self._gpu_pids != self._known_gpu_pids:
+            self._known_gpu_pids = self._gpu_pids
+            self._supervisor.tell(self._gpu_pids.encode())
         lines, ended = self._supervisor.hear()
         readings = [self._reading(line) for line in lines]
         if readings:
@@ -87,7 +92,12 @@ class SourceProber:
     def pretend_hang(self, source: str) -> None:
         """Make the child really hang at this source; what follows is marked as injected."""
         self._pretended = source
-        self._supervisor.tell(f"{source}\n".encode())
+        self._supervisor.tell(f"hang {source}\n".encode())
+
+    def take_gpu_pids(self, pids: Mapping[int, bool]) -> None:
+        """Take the processes that hold a GPU now, and whether it is busy, for sources that ask about them."""
+        words = (f" {pid}{'+' if pids[pid] else ''}" for pid in sorted(pids)[:GPU_PIDS_MAX])
+        self._gpu_pids = f"gpu_pids{''.join(words)}\n"
 
     def close(self, within_s: float = END_S) -> None:
         """End the child; wait at most `within_s` for it."""
@@ -98,7 +108,7 @@ class SourceProber:
 
     def _arguments(self) -> list[str]:
         self._running = self._due(self._host.clock.monotonic())
-        self._pretended = ""
+        self._pretended = self._known_gpu_pids = ""
         plan = {name: [self._plans[name].every_s, dict(self._plans[name].options)] for name in sorted(self._running)}
         return [str(self._host.root), msgspec.json.encode(plan).decode()]
 

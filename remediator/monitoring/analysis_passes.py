@@ -6,8 +6,10 @@ from collections import deque
 from collections.abc import Iterable
 from typing import NamedTuple
 
+import numpy as np
+
 from remediator.detection.stragglers.repeat_culprits import PASSES, TIMES, repeat_culprits_of
-from remediator.detection.stragglers.straggler_judgement import judge_stragglers
+from remediator.detection.stragglers.straggler_judgement import judge_stragglers, usual_times
 from remediator.detection.stragglers.straggler_verdict import Culprit, SlowdownKind, StragglerVerdict
 from remediator.monitoring.heat_watch import HeatWatch
 from remediator.monitoring.step_windows import WARM_UP_STEPS, NodeRankReport, StepWindowMatrix
@@ -37,6 +39,7 @@ class AnalysisPasses:
         self.heat = HeatWatch()
         self.last = 0.0
         self.since: dict[int, float] = {}  # by rank: since when it has been named
+        self._past: dict[int, float] = {}  # by rank: usual own seconds in its first pass
         self._verdicts: deque[StragglerVerdict] = deque(maxlen=PASSES)
         self._next = -1
         self._grid, self._frontier = 0, -1
@@ -67,7 +70,12 @@ class AnalysisPasses:
             return False
         first = self._next
         self._next, self._full_at = end, None  # set first: rows that cannot be judged are not retried forever
-        self._verdicts.append(judge_stragglers(self.timings.trace(first, end)))
+        trace = self.timings.trace(first, end)
+        past = np.array([self._past.get(rank, np.nan) for rank in trace.ranks.tolist()])
+        self._verdicts.append(judge_stragglers(trace, past))
+        for rank, seconds in zip(trace.ranks.tolist(), usual_times(trace).tolist(), strict=True):
+            if np.isfinite(seconds):
+                self._past.setdefault(rank, seconds)
         self.last = now
         named = {culprit.rank for each in self._verdicts for culprit in each.culprits}
         self.since = {rank: self.since.get(rank, now) for rank in named}

@@ -1,7 +1,7 @@
 """Finds the rank that a stalled job waits for, from each rank's position in its step. Pure.
 
-Nodes know how long a step of their job may take, so they report the stall. A witness, evidence on a node that does not
-come from the trainer, shortens that: a rank that uses neither CPU nor GPU. Only the controller sees all ranks, so only
+Nodes know how long a step of their job may take, so they report the stall. A witness, evidence that does not come
+from the trainer, shortens that: a rank that uses neither CPU nor GPU, or that NCCL's own counts name. Only the controller sees all ranks, so only
 it can tell the missing rank from those that wait. Beacons report steps and sections, not collectives: where the ranks
 that did not arrive are on several nodes, some of them may be waiting themselves, and no culprit is named.
 """
@@ -25,7 +25,7 @@ from vocabulary.stacks.stack_places import OFF_THE_GPU, StackPlace
 
 SOURCE = "hang"
 STALLED = "training/stalled"
-IDLE = "training/rank_idle"
+IDLE, MISSING = "training/rank_idle", "nccl/rank_missing"
 STILL_S, STILL_STEPS = 20.0, 3.0  # without progress of any rank, and in usual steps: enough beside a witness
 MOST_SAY_SO = 0.5  # of the nodes with living ranks of the job; a single one may be wrong
 CULPRITS_MAX = 0.25  # of the ranks: if more did not arrive, they wait elsewhere
@@ -42,7 +42,7 @@ class StalledJob(NamedTuple):
 
     `heard`: ranks by number, from the last report of each node that still reports; `silent`: ranks of the other nodes.
     No rank is in both, and together they are complete. `stalled`: the nodes that report the stall; `sick`: those that
-    assert a fault of their own. `idle`: the nodes that report an idle rank of the job.
+    assert a fault of their own. `witnessed`: the ranks that a witness names.
     """
 
     ref: JobRef
@@ -50,7 +50,14 @@ class StalledJob(NamedTuple):
     silent: Mapping[int, str]
     stalled: Collection[str]
     sick: Collection[str]
-    idle: Collection[str] = ()
+    witnessed: Collection[int] = ()
+
+
+def is_rank_named(finding: Finding, node: str, rank: RankStatus) -> bool:
+    """Return whether NCCL's counts, in a finding of any node, name this rank: by its process, or its number in the job."""
+    said = finding.evidence
+    numbered = said.get("rank") == rank.rank and said.get("ranks") == rank.world
+    return said.get("host") == node and (said.get("pid") == rank.pid or numbered)
 
 
 def stands_still(heard: Sequence[NodeRankReport]) -> bool:
@@ -128,7 +135,7 @@ def _is_node_evidence_enough(job: StalledJob, node: str, culprits: Collection[in
     told = [(word.sent_at - rank.at, rank) for word in job.heard for rank in word.ranks if rank.rank in culprits]
     lasts = node in job.sick or min(waited_s for waited_s, _ in told) >= NCCL_GIVES_UP_S
     on_gpu = all(rank.section in ON_GPU and rank.stack not in OFF_THE_GPU for _, rank in told)
-    return ((node in job.stalled and lasts) or node in job.idle) and on_gpu
+    return ((node in job.stalled and lasts) or set(culprits) <= set(job.witnessed)) and on_gpu
 
 
 def _hang_snapshot(training: Mapping[int, RankStatus], dead: Collection[int], silent: Collection[int]) -> Snapshot:

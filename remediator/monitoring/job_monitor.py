@@ -42,6 +42,7 @@ class KnownFindings:
         # nodes by job and attempt, as named in the component
         self.stalled: dict[str, set[str]] = {}
         self.idle: dict[str, set[str]] = {}
+        self.missing: list[Finding] = []  # ranks that NCCL's counts name
         findings = list(findings)
         self.hot = index_hot_gpus(findings)
         for finding in findings:
@@ -53,6 +54,8 @@ class KnownFindings:
                 job = finding.component.name.partition(" of user ")[0]
                 nodes = self.stalled if finding.kind == hang_findings.STALLED else self.idle
                 nodes.setdefault(job, set()).add(finding.node)
+            elif finding.active and finding.kind == hang_findings.MISSING:
+                self.missing.append(finding)
 
     def own(self, node: str) -> Collection[Finding]:
         """Return a node's own findings."""
@@ -133,23 +136,36 @@ class JobMonitor:
         before = known.of_origin.get(detector_origin(hang_findings.SOURCE, self.ref), ())
         name = straggler_findings.job_component(self.ref).name
         stalled, idle = known.stalled.get(name, set()), known.idle.get(name, set())
-        if not stalled and not idle and not any(finding.active for finding in before):
+        if not stalled and not idle and not known.missing and not any(finding.active for finding in before):
             return ()
         claims = settle_rank_claims(self.words.values(), has_reported)
         if not claims.reported or not claims.complete:  # a missing rank may be the one that the others wait for
             return ()
         found = None
+        witnessed = _find_witnessed_ranks(claims.reported, idle, known.missing)
         if hang_findings.is_job_stalled(claims.reported, stalled) or (
-            idle and hang_findings.stands_still(claims.reported)
+            witnessed and hang_findings.stands_still(claims.reported)
         ):
             sick = {node for node in self.words if has_node_fault(known.own(node))}
             found = hang_findings.build_hang_finding(
-                hang_findings.StalledJob(self.ref, claims.reported, claims.silent, stalled, sick, idle), now
+                hang_findings.StalledJob(self.ref, claims.reported, claims.silent, stalled, sick, witnessed), now
             )
         heard_at = max(word.at for word in claims.reported)
         return select_finding_changes(
             before, [found] if found is not None else [], now, lambda _: MOVES_AGAIN, heard_at
         )
+
+
+def _find_witnessed_ranks(
+    reported: Collection[NodeRankReport], idle: Collection[str], missing: Collection[Finding]
+) -> set[int]:
+    """Return the ranks of nodes that report an idle one, and those that NCCL's counts name."""
+    return {
+        rank.rank
+        for word in reported
+        for rank in word.ranks
+        if word.node in idle or any(hang_findings.is_rank_named(finding, word.node, rank) for finding in missing)
+    }
 
 
 def _drop_windows(word: NodeRankReport) -> NodeRankReport:

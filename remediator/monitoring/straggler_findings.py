@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from remediator.detection.stragglers.benign_causes import SLOW_NODE_POSSIBLE
 from remediator.detection.stragglers.eject_break_even import EjectUrgency, compute_eject_break_even, eject_urgency
 from remediator.detection.stragglers.peer_comparison import PEERS_MIN
 from remediator.detection.stragglers.signal_confirmation import ConfirmationState, MachineSignals, confirm_culprit
@@ -197,9 +198,10 @@ def _job_wide_finding(job: StragglerContext, verdict: StragglerVerdict, now: flo
     if verdict.first_step is not None:
         evidence["first_step"] = verdict.first_step
     about = (job.seats[min(job.seats)].node, job_component(job.ref))
-    words = (
-        f"{job.ref.job} is slow, but not because of a node: {_OWN_TROUBLE.get(verdict.verdict, verdict.verdict.value)}"
-    )
+    trouble = _OWN_TROUBLE.get(verdict.verdict, verdict.verdict.value)
+    words = f"{job.ref.job} is slow, but not because of a node: {trouble}"
+    if SLOW_NODE_POSSIBLE in evidence:
+        words = f"{job.ref.job} is slow: {trouble}, and all of it is on one node: a slow node cannot be excluded"
     kind = (SOURCE, verdict.verdict.value)
     return build_detector_finding(about, kind, detector_origin(SOURCE, job.ref), Severity.INFO, words, now, evidence)
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -18,15 +17,6 @@ from healthd_node import Node, eventually
 RANK = Path(__file__).parent / "silent_rank.py"
 WITHIN_S = 150  # half a minute on an idle machine
 HANGS_AT = 40
-
-
-@pytest.fixture
-def controller(tmp_path: Path) -> Iterator[Controller]:
-    controller = Controller(tmp_path)
-    controller.start()
-    yield controller
-    if controller.process is not None and controller.process.poll() is None:
-        controller.end(signal.SIGKILL)
 
 
 def start_node(make_node: Callable[..., Node], controller: Controller, tmp_path: Path, number: int) -> Node:

@@ -29,6 +29,7 @@ SHARES = {
     "node_http_head": 8,
     "evidence_bundle": 2,
     "nccl_dump": 2,
+    "ras_answer": 4,
     "preflight_document": 2,
     "healthd_config": 0.2,
     "centre_config": 0.2,

@@ -126,7 +126,7 @@ _SLOW = {
     Straggler.GPU: "one GPU slows a job; an error if its node's own findings agree and leaving breaks even",
     Straggler.LINK: "a link slows a job; recorded if its owner is unclear",
     Straggler.HOST_IO: "a node waits for data; recorded if all nodes of the job do",
-    Straggler.STAGE: "a stage has more work than the others; no node is to blame",
+    Straggler.STAGE: "a stage has more work than the others; if it is on one node, that node may be slow",
     Straggler.DATA: "ranks work on sequences of unequal length; no node is to blame",
     Straggler.GC: "garbage collection of one rank after another; no node is to blame",
     Straggler.APPLICATION: "the program delays single ranks; no node is to blame",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from remediator.detection.stragglers.intermittent_slowness import find_slow_steps
-from remediator.detection.stragglers.peer_comparison import PeerComparison
+from remediator.detection.stragglers.peer_comparison import PeerComparison, peer_groups
 from remediator.detection.stragglers.robust_statistics import excess_over_others, nan_median, robust_spread
 from remediator.detection.stragglers.sequence_length_model import robust_correlation
 from remediator.detection.stragglers.step_trace import UNKNOWN, Bools, Floats, Ints, StepTrace
@@ -18,6 +18,9 @@ DATA_MIN, DATA_SPREAD, DATA_TOGETHER, DATA_SHARED = 0.05, 0.02, 0.9, 0.6
 SPIKES = 5
 GC_FORWARD, GC_RANKS, ONE_RANK = 0.7, 3, 0.8
 LOSS_MIN = 0.002
+SLOW_NODE_POSSIBLE = "slow_node_not_excluded"
+SURE, SURE_ONE_NODE = 0.9, 0.5  # a stage on one node is as slow as that node
+SURE_BY_PASSES = 0.6  # passes that vary together: a GPU's clock would look the same
 
 
 @dataclass(frozen=True)
@@ -26,10 +29,11 @@ class _BenignCause:
     loss: float  # share of the job's time
     first: int | None
     reasons: tuple[VerdictReason, ...]
+    sure: float = SURE
 
 
 def explain_without_culprit(
-    trace: StepTrace, compute: Floats, compared: PeerComparison, usable: Bools
+    trace: StepTrace, compute: Floats, compared: PeerComparison, usable: Bools, *, doubtful: bool
 ) -> StragglerVerdict | None:
     """Return what costs the job most without a culprit; None if nothing significant does.
 
@@ -38,10 +42,11 @@ def explain_without_culprit(
         compute: (S, R) own seconds.
         compared: slowness against peers.
         usable: (S,) rows past warm-up.
+        doubtful: a node may be slow: unequal lengths are then a cause only if token counts show them.
     """
     found = [
         _uneven_stage_cause(trace, compared),
-        _uneven_data_cause(trace, compared, usable),
+        _uneven_data_cause(trace, compared, usable, doubtful=doubtful),
         *_single_step_causes(trace, compute, compared, usable),
     ]
     causes = [cause for cause in found if cause is not None]
@@ -50,7 +55,7 @@ def explain_without_culprit(
     worst = max(causes, key=lambda cause: cause.loss)
     lost = VerdictReason("share_of_time_lost", round(worst.loss, 4))
     first = None if worst.first is None else int(trace.steps[worst.first])
-    return StragglerVerdict(worst.kind, (), first, 0.9, (lost, *worst.reasons))
+    return StragglerVerdict(worst.kind, (), first, worst.sure, (lost, *worst.reasons))
 
 
 def _uneven_stage_cause(trace: StepTrace, compared: PeerComparison) -> _BenignCause | None:
@@ -65,15 +70,20 @@ def _uneven_stage_cause(trace: StepTrace, compared: PeerComparison) -> _BenignCa
     over = float(np.expm1(level[slowest] - others))
     if over < STAGE_MIN:
         return None
-    return _BenignCause(
-        SlowdownKind.STAGE, over / (1 + over), None, (VerdictReason("slowest_stage_over_the_others", round(over, 4)),)
-    )
+    reasons = [VerdictReason("slowest_stage_over_the_others", round(over, 4))]
+    alone = np.unique(trace.codes["node"][peer_groups(trace) == slowest]).size == 1
+    if alone:  # or its nodes are unknown
+        reasons.append(VerdictReason(SLOW_NODE_POSSIBLE, 1.0))
+    sure = SURE_ONE_NODE if alone else SURE
+    return _BenignCause(SlowdownKind.STAGE, over / (1 + over), None, tuple(reasons), sure)
 
 
-def _uneven_data_cause(trace: StepTrace, compared: PeerComparison, usable: Bools) -> _BenignCause | None:
+def _uneven_data_cause(
+    trace: StepTrace, compared: PeerComparison, usable: Bools, *, doubtful: bool
+) -> _BenignCause | None:
     """Detect uneven sequence lengths: forward and backward, and the stages of a pipeline, vary together per step."""
     members = compared.group >= 0
-    load, slow = compared.load[usable][:, members], compared.slow[usable][:, members]
+    load, slow = compared.load[usable][:, members], (compared.slow + compared.common)[usable][:, members]
     if not np.isfinite(slow).any():
         return None
     slow = slow - nan_median(slow, 0)[None, :]  # what never changes is a rank's own speed
@@ -83,7 +93,7 @@ def _uneven_data_cause(trace: StepTrace, compared: PeerComparison, usable: Bools
     together = _pass_correlation(trace, compared, usable)
     by_pass = together >= DATA_TOGETHER and robust_spread(slow) > DATA_SPREAD
     by_stage = compared.shared >= DATA_SHARED and robust_spread(slow) > DATA_SPREAD / 2
-    if not (by_length or by_pass or by_stage):
+    if not (by_length or ((by_pass or by_stage) and not doubtful)):
         return None
     uneven = explained + np.nan_to_num(slow) if by_length else slow
     top = np.nanmax(np.where(np.isfinite(uneven), uneven, -np.inf), axis=1)
@@ -95,7 +105,7 @@ def _uneven_data_cause(trace: StepTrace, compared: PeerComparison, usable: Bools
         VerdictReason("spread_by_length", round(varies, 4)),
         VerdictReason("correlation_of_stages", round(compared.shared, 3)),
     )
-    return _BenignCause(SlowdownKind.DATA, loss, None, reasons)
+    return _BenignCause(SlowdownKind.DATA, loss, None, reasons, SURE if by_length or by_stage else SURE_BY_PASSES)
 
 
 def _pass_correlation(trace: StepTrace, compared: PeerComparison, usable: Bools) -> float:

@@ -5,11 +5,12 @@ Pure.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from remediator.detection.stragglers.intermittent_slowness import SPIKE_SPREADS, find_intermittent_ranks
+from remediator.detection.stragglers.node_comparison import SlowNode
 from remediator.detection.stragglers.peer_comparison import PeerComparison, tensor_parallel_groups
 from remediator.detection.stragglers.robust_statistics import MAD_TO_SIGMA, nan_median, robust_spread, step_noise
 from remediator.detection.stragglers.sequence_length_model import SHARED_MIN
@@ -42,7 +43,12 @@ class SlowSuspect:
 
 
 def convict_suspects(
-    trace: StepTrace, compute: Floats, compared: PeerComparison, suspects: tuple[SlowSuspectWindow, ...], usable: Bools
+    trace: StepTrace,
+    compute: Floats,
+    compared: PeerComparison,
+    suspects: tuple[SlowSuspectWindow, ...],
+    nodes: list[SlowNode],
+    usable: Bools,
 ) -> StragglerVerdict | None:
     """Return the culprits among the suspects.
 
@@ -53,9 +59,12 @@ def convict_suspects(
         compute: (S, R) own seconds.
         compared: slowness against peers.
         suspects: from the scan.
+        nodes: that are slow as a whole, whether or not their ranks are among the suspects.
         usable: (S,) rows past warm-up.
     """
-    if not suspects:
+    whole = {column: node for node in nodes for column in node.columns.tolist()}
+    suspects = tuple(suspect for suspect in suspects if suspect.column not in whole)
+    if not suspects and not whole:
         return None
     rough = {
         int(number): MAD_TO_SIGMA * nan_median(np.abs(compared.slow[:, compared.group == number]), 1)
@@ -65,6 +74,7 @@ def convict_suspects(
         _measure_suspect(compared.slow, suspect, usable, rough[int(compared.group[suspect.column])])
         for suspect in suspects
     ]
+    slow += [SlowSuspect(replace(node.window, column=column), node.when) for column, node in whole.items()]
     if _are_whole_pipelines(trace, compared, slow):
         return _build_verdict(SlowdownKind.DATA, trace, [], slow, [VerdictReason("pipelines_slow_in_every_stage", 1.0)])
     if _are_initially_slow_machines(trace, compared, slow, usable):
@@ -160,7 +170,12 @@ def _are_whole_pipelines(trace: StepTrace, compared: PeerComparison, slow: list[
     for number in np.unique(dp[columns]):
         members = np.flatnonzero((dp == number) & (compared.group >= 0))
         stages = np.unique(compared.group[members] // 2)
-        if stages.size < 2 or np.isin(members, columns).sum() < COLUMN_SHARE * members.size:
+        along = np.isin(members, columns)
+        if compared.shared >= SHARED_MIN:  # then they count although they do not stand out
+            clearest = max((each for each in slow if dp[each.column] == number), key=lambda each: each.when.level)
+            level = nan_median(compared.slow[clearest.when.rows][:, members], 0)
+            along |= level >= TOGETHER * clearest.when.level
+        if stages.size < 2 or along.sum() < COLUMN_SHARE * members.size:
             return False
         nodes = np.unique(trace.codes["node"][members])
         alone = nodes.size == 1 and nodes[0] != UNKNOWN and compared.shared < SHARED_MIN

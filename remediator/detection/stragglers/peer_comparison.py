@@ -25,7 +25,8 @@ class PeerComparison:
         slow: (S, R) log of own time over that of the others; NaN if unknown.
         centre: (S,) log of the job's own time against its usual one.
         load: (S, R) log of the time expected from sequence lengths.
-        shared: correlation of the stages of one pipeline; a high one was removed.
+        shared: correlation of the stages of one pipeline,
+        common: and (S, R) what they have in common, which `slow` lacks; 0 where the correlation is low.
         products: (R,) 0, or 1 for the slower of two products among the same peers.
         stage_level: usual log seconds of each stage and role, by group before products were separated.
     """
@@ -35,6 +36,7 @@ class PeerComparison:
     centre: Floats
     load: Floats
     shared: float
+    common: Floats
     products: Ints
     stage_level: dict[int, float]
 
@@ -80,28 +82,27 @@ def compare_ranks(trace: StepTrace, compute: Floats, usable: Bools) -> PeerCompa
             continue
         fewest = max(PEERS_MIN, int(np.ceil(PRESENT_SHARE * columns.size)))
         slow[:, columns] = excess_over_others(even[:, columns], fewest)
-    slow, shared = _remove_shared_load(trace, slow, group)
+    common, shared = _shared_load(trace, slow, group)
     some = even[:, :: max(1, even.shape[1] // CENTRE_RANKS)]
     own = some - nan_median(some, 0)[None, :]
     levels = {int(n): float(np.nanmedian(m)) for n, m in _group_medians(log, wide, usable) if np.isfinite(m).any()}
-    return PeerComparison(group, slow, nan_median(own, 1), load, shared, products, levels)
+    return PeerComparison(group, slow - common, nan_median(own, 1), load, shared, common, products, levels)
 
 
 def _group_medians(log: Floats, wide: Ints, usable: Bools) -> list[tuple[int, Floats]]:
     return [(int(number), nan_median(log[usable][:, wide == number], 1)) for number in np.unique(wide)]
 
 
-def _remove_shared_load(trace: StepTrace, slow: Floats, group: Ints) -> tuple[Floats, float]:
-    """Remove what the stages of a pipeline have in common, if that is most of the variation."""
+def _shared_load(trace: StepTrace, slow: Floats, group: Ints) -> tuple[Floats, float]:
+    """Return what the stages of a pipeline have in common, if that is most of the variation, and its share of it."""
     dp, pp, tp = (trace.places[name] for name in ("dp_rank", "pp_rank", "tp_rank"))
     if (dp == UNKNOWN).any() or np.unique(group[group >= 0]).size < 3:
-        return slow, 0.0
+        return np.zeros((1, 1)), 0.0
     if (pp == UNKNOWN).all() and (trace.codes["stage"] == UNKNOWN).all():
-        return slow, 0.0
+        return np.zeros((1, 1)), 0.0
     # a rank's own level is no shared load: only changes from step to step count
     steady = nan_median(slow, 0)[None, :]
-    factor, shared = pipeline_factor(slow - steady, group, dp * (int(tp.max()) + 2) + tp + 1)
-    return slow - factor, shared
+    return pipeline_factor(slow - steady, group, dp * (int(tp.max()) + 2) + tp + 1)
 
 
 def _gpu_product_groups(trace: StepTrace, even: Floats, wide: Ints, usable: Bools) -> Ints:

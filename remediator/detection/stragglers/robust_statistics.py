@@ -20,6 +20,8 @@ TAILS = (math.inf, 30.0, 20.0, 12.0, 8.0, 6.0, 5.0, 4.0, 3.0, 2.5, 2.0)
 
 def nan_median(values: Floats, axis: int) -> Floats:
     """Return the median along `axis`, NaN without values."""
+    if not values.shape[axis]:
+        return np.full(np.delete(values.shape, axis), np.nan)
     if not np.isnan(values).any():
         return np.asarray(np.median(values, axis=axis))
     ordered = np.sort(values, axis=axis)  # NaN sorts last

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from remediator.detection.stragglers.robust_statistics import nan_median, robust_spread, step_noise
+from remediator.detection.stragglers.robust_statistics import nan_median, step_noise
 from remediator.detection.stragglers.step_trace import Bools, Floats, Ints
 
 WARM_UP, WARM_UP_SHORT = 16, 10
@@ -14,8 +14,8 @@ EVIDENCE_MAX = 6.0  # limit of a single step (log odds): one outlier starts noth
 SWITCH = 6.0  # log odds against a change at any one step
 RUN_MIN, RUN_KEPT = 5, 3
 RUN_SPREADS = 5.0
-GLOBAL_MIN = float(np.log(1.10))
-GLOBAL_NOISE = 6.0
+GLOBAL_MIN = float(np.log(1.05))
+GLOBAL_CLEAR = 3.0  # spreads of medians of five steps around the levels before and after
 GLOBAL_STEPS = 15
 RAMP_BETTER = 0.85  # a slope must leave this much less error than a jump
 RAMP_GRID = 48
@@ -166,16 +166,14 @@ def _slope_start_row(series: Floats, start: int, end: int) -> int | None:
         values, nan_median(_neighbour_windows(values), 1) - wide, nan_median(_neighbour_windows(values), 1) + wide
     )
     jump = np.where(at >= start, np.median(smooth[at >= start]), 0.0)
-    least = RAMP_BETTER * float(np.sum((smooth - jump) ** 2))
-    best = None
     low = max(0, start - 2 * (end - start))
-    for begins in np.unique(np.linspace(low, end - RUN_MIN, RAMP_GRID).astype(int)):
-        for flat in np.unique(np.linspace(begins + RUN_MIN, end, RAMP_GRID // 2).astype(int)):
-            shape = np.clip((at - begins) / (flat - begins), 0.0, 1.0)
-            height = float(shape @ smooth / max(shape @ shape, 1e-12))
-            left = float(np.sum((smooth - height * shape) ** 2))
-            if height > 0 and left < least:
-                least, best = left, (int(begins), int(flat))
+    begins = np.unique(np.linspace(low, end - RUN_MIN, RAMP_GRID).astype(int))
+    flats = [np.unique(np.linspace(each + RUN_MIN, end, RAMP_GRID // 2).astype(int)) for each in begins]
+    places = np.column_stack([np.repeat(begins, [each.size for each in flats]), np.concatenate(flats)])
+    shapes = np.clip((at[None, :] - places[:, :1]) / (places[:, 1:] - places[:, :1]), 0.0, 1.0)
+    height = shapes @ smooth / np.maximum(np.sum(shapes**2, axis=1), 1e-12)
+    left = np.where(height > 0, np.sum((smooth - height[:, None] * shapes) ** 2, axis=1), np.inf)
+    best = places[left.argmin()].tolist() if left.min() < RAMP_BETTER * float(np.sum((smooth - jump) ** 2)) else None
     if best is None or best[1] - best[0] < 2 * RUN_MIN:
         return None
     return min(best[0] + 1, start) if best[0] < start else start
@@ -186,15 +184,18 @@ def _neighbour_windows(values: Floats) -> Floats:
     return np.stack([padded[k : padded.size - 4 + k] for k in range(5)], axis=1)
 
 
-def find_global_slowdown(centre: Floats, usable: Bools) -> SlowInterval | None:
-    """Return when the whole job became slower by more than a tenth for at least 15 steps; None if it did not.
+def find_global_slowdown(
+    centre: Floats, usable: Bools, least: float = GLOBAL_MIN, clear: float = GLOBAL_CLEAR
+) -> SlowInterval | None:
+    """Return when a series, such as that of the whole job, rose by more than `least` for at least 15 steps; None if never.
 
     Args:
         centre: (S,) log of the job's time against its usual one.
         usable: (S,) rows that count.
+        least: log slowness; a twentieth unless given.
+        clear: how many spreads of the series the rise must be; those of medians of five steps, before and after it.
 
-    A few slow steps in a row are an evaluation or a checkpoint. The change must show in the means before and after, and
-    stand out of the noise before it.
+    A few slow steps in a row are an evaluation or a checkpoint, and a series that wanders rises by itself now and then.
     """
     rows: Ints = np.flatnonzero(usable & np.isfinite(centre))
     if rows.size < 2 * GLOBAL_STEPS:
@@ -202,19 +203,26 @@ def find_global_slowdown(centre: Floats, usable: Bools) -> SlowInterval | None:
     calm = nan_median(_neighbour_windows(centre[rows]), 1)
     calm = nan_median(_neighbour_windows(calm), 1)
     found: tuple[float, int] | None = None
-    for place in range(RUN_MIN * 2, rows.size - GLOBAL_STEPS + 1):
-        before = float(np.median(calm[max(0, place - 200) : place]))
-        after = calm[place : place + GLOBAL_STEPS]
-        rise = float(np.quantile(after, 0.2)) - before
-        if rise > (found[0] if found else GLOBAL_MIN):
+    after = np.quantile(np.lib.stride_tricks.sliding_window_view(calm, GLOBAL_STEPS), 0.2, axis=1)
+    for place in np.flatnonzero(after - calm.min() > least / 2).tolist():
+        rise = float(after[place] - np.median(calm[max(0, place - 200) : place])) if place >= 2 * RUN_MIN else 0.0
+        if rise > (found[0] if found else least / 2):
             found = rise, place
     if found is None:
         return None
     rise, place = found
     usual = float(np.median(calm[max(0, place - 200) : place]))
-    wiggle = max(step_noise(centre[rows]), robust_spread(calm[:place]), 0.002)
-    if rise < GLOBAL_NOISE * wiggle / np.sqrt(RUN_MIN):
-        return None
     first, last = int(rows[place]), int(rows[min(place + GLOBAL_STEPS, rows.size) - 1])
     seen = find_slow_interval(centre, first, last, usual + rise, usable, own_past=True)
-    return seen if seen.level > GLOBAL_MIN and seen.rows[usable].sum() >= GLOBAL_STEPS else None
+    lasts = seen.level > least and seen.rows[usable].sum() >= GLOBAL_STEPS
+    return seen if lasts and _rise_in_spreads(centre, seen, usable) >= clear else None
+
+
+def _rise_in_spreads(series: Floats, seen: SlowInterval, usable: Bools) -> float:
+    known = usable & np.isfinite(series)
+    parts = series[known & ~seen.rows], series[known & seen.rows]
+    if min(part.size for part in parts) < RUN_MIN:
+        return 0.0
+    rise = float(np.median(parts[1]) - np.median(parts[0]))
+    left = [nan_median(_neighbour_windows(part)[2:-2], 1) - np.median(part) for part in parts]
+    return rise / max(float(np.concatenate(left).std()), 1e-3)

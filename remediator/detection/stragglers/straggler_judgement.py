@@ -7,7 +7,13 @@ import numpy as np
 from remediator.detection.stragglers.benign_causes import explain_without_culprit
 from remediator.detection.stragglers.culprit_selection import convict_intermittent, convict_suspects
 from remediator.detection.stragglers.intermittent_slowness import find_intermittent_ranks
-from remediator.detection.stragglers.link_attribution import blame_shared_unit
+from remediator.detection.stragglers.link_attribution import find_slow_links
+from remediator.detection.stragglers.node_comparison import (
+    UndecidedNode,
+    find_slow_nodes,
+    find_undecided_node,
+    node_means,
+)
 from remediator.detection.stragglers.peer_comparison import PEERS_MIN, PeerComparison, compare_ranks, peer_groups
 from remediator.detection.stragglers.robust_statistics import excess_over_others, nan_median
 from remediator.detection.stragglers.slowdown_onset import (
@@ -25,15 +31,18 @@ from remediator.detection.stragglers.straggler_verdict import (
     VerdictReason,
     no_culprit_verdict,
 )
-from remediator.detection.stragglers.window_scan import ScanResult, SlowSuspectWindow, scan_windows
+from remediator.detection.stragglers.window_scan import ScanResult, scan_windows
 
 STEPS_MIN = 15
-EXCUSE_SHARE = 0.3
 SEEN_WELL, SEEN_BADLY = 0.10, 0.50
 
 
-def judge_stragglers(trace: StepTrace) -> StragglerVerdict:
-    """Judge what slows this job down, using only `trace`.
+def judge_stragglers(trace: StepTrace, past: Floats | None = None) -> StragglerVerdict:
+    """Judge what slows this job down.
+
+    Args:
+        trace: what was reported; nothing else is used but
+        past: (R,) own seconds of each rank in an earlier trace of the same job, NaN if unknown (`usual_times`).
 
     Never raises for odd values; pass `trace.until(step)` to judge what was known at a step.
     """
@@ -46,7 +55,15 @@ def judge_stragglers(trace: StepTrace) -> StragglerVerdict:
         compute = trace.compute()
         if compute is None:
             return _judge_step_time(trace, usable)
-        return _judge_compute_times(trace, compute, usable)
+        return _judge_compute_times(trace, compute, usable, past)
+
+
+def usual_times(trace: StepTrace) -> Floats:
+    """Return (R,) the median own seconds of each rank past warm-up, NaN if unknown."""
+    compute = trace.compute()
+    if compute is None:
+        return np.full(trace.ranks.size, np.nan)
+    return nan_median(compute[usable_steps(trace.began)], 0)
 
 
 def rank_slowness(trace: StepTrace, since: int | None = None) -> tuple[Floats, Ints]:
@@ -65,13 +82,15 @@ def rank_slowness(trace: StepTrace, since: int | None = None) -> tuple[Floats, I
         return np.expm1(nan_median(slow[rows], 0)), stages
 
 
-def _judge_compute_times(trace: StepTrace, compute: Floats, usable: Bools) -> StragglerVerdict:
+def _judge_compute_times(trace: StepTrace, compute: Floats, usable: Bools, past: Floats | None) -> StragglerVerdict:
     compared = compare_ranks(trace, compute, usable)
     seen = scan_windows(compared.slow, usable, compared.group)
-    guilty = convict_suspects(trace, compute, compared, seen.suspects, usable)
+    nodes = node_means(trace, compared)
+    slow_nodes = find_slow_nodes(compared, nodes, usable)
+    guilty = convict_suspects(trace, compute, compared, seen.suspects, slow_nodes, usable)
     if guilty is not None and guilty.culprits:
         return guilty
-    half = None if guilty is not None else find_slow_small_group(trace, compute, compared.group, usable)
+    half = None if guilty is not None else find_slow_small_group(trace, compute, peer_groups(trace), usable, past)
     if half is not None:
         return half
     again = None if guilty is not None else convict_intermittent(trace, compute, compared, usable)
@@ -83,13 +102,14 @@ def _judge_compute_times(trace: StepTrace, compute: Floats, usable: Bools) -> St
     waiting = _judge_data_wait(trace, compute, compared, usable)
     if waiting is not None:
         return waiting
-    link = _judge_slow_link(trace, compute, compared, usable) or _judge_slow_links(trace, compute, usable)
+    link = find_slow_links(trace, compute, usable)
     if link is not None:
         return link
-    cause = explain_without_culprit(trace, compute, compared, usable)
+    undecided = find_undecided_node(nodes, usable)
+    cause = explain_without_culprit(trace, compute, compared, usable, doubtful=undecided is not None)
     if cause is not None and (guilty is None or guilty.verdict is SlowdownKind.NOBODY):
         return cause
-    return guilty or _abstain_verdict(trace, compared, seen, usable)
+    return guilty or _abstain_verdict(trace, compared, seen, usable, undecided)
 
 
 def _global_slowdown_verdict(
@@ -160,14 +180,9 @@ def _name_slow_ranks(
     group: Ints,
     kind: SlowdownKind,
     name: str,
-    excused: Floats | None = None,
 ) -> StragglerVerdict | None:
     """Build a verdict on ranks whose share of time stands out; `over` is their share above that of their peers."""
-    suspects = [
-        each
-        for each in scan_windows(over, usable, group).suspects
-        if excused is None or not _is_excused(over, excused, each)
-    ]
+    suspects = scan_windows(over, usable, group).suspects
     if not suspects:
         return None
     since = [
@@ -190,69 +205,9 @@ def _name_slow_ranks(
     )
 
 
-def _is_excused(over: Floats, excused: Floats, suspect: SlowSuspectWindow) -> bool:
-    rows = slice(suspect.first, suspect.last + 1)
-    return bool(np.nanmean(excused[rows, suspect.column]) > EXCUSE_SHARE * np.nanmean(over[rows, suspect.column]))
-
-
-def _judge_slow_link(
-    trace: StepTrace, compute: Floats, compared: PeerComparison, usable: Bools
-) -> StragglerVerdict | None:
-    """Find ranks that communicate longer and did not just wait.
-
-    A rank that waits more because it computed less is a victim.
-    """
-    if "comm_s" not in trace.cells:
-        return None
-    comm = trace.cells["comm_s"]
-    usual = float(np.nanmedian(compute) + np.nanmedian(comm))
-    share = comm / usual
-    rested = np.clip(-_excess_over_peers(compute / usual, compared.group), 0.0, None)
-    own = share - nan_median(share[usable][: max(5, int(usable.sum()) // 4)], 0)[None, :]
-    everyone = np.zeros(trace.ranks.size, dtype=np.int64)
-    against_job = own - nan_median(own, 1)[:, None] if trace.ranks.size >= PEERS_MIN else np.full_like(own, np.nan)
-    looks = ((_excess_over_peers(share, compared.group), compared.group), (against_job, everyone))
-    best: StragglerVerdict | None = None
-    for over, group in looks:
-        found = _name_slow_ranks(trace, over, usable, group, SlowdownKind.LINK, "communicates_longer", rested)
-        if found is not None and (best is None or len(found.culprits) > len(best.culprits)):
-            best = found
-    return None if best is None else _narrow_link_culprits(trace, best)
-
-
-def _judge_slow_links(trace: StepTrace, compute: Floats, usable: Bools) -> StragglerVerdict | None:
-    """Find transfers that take longer for all since some step.
-
-    The last rank waits for no other, so the least time counts.
-    """
-    if "comm_s" not in trace.cells:
-        return None
-    share = trace.cells["comm_s"] / float(np.nanmedian(compute))
-    least = np.min(np.where(np.isfinite(share), share, np.inf), axis=1)
-    everyone = find_global_slowdown(_zero_unknown(least), usable)
-    return (
-        None
-        if everyone is None
-        else _global_slowdown_verdict(trace, everyone, "transfers_of_everyone", SlowdownKind.LINK)
-    )
-
-
-def _narrow_link_culprits(trace: StepTrace, found: StragglerVerdict) -> StragglerVerdict:
-    columns = [int(np.searchsorted(trace.ranks, culprit.rank)) for culprit in found.culprits]
-    blamed = blame_shared_unit(trace, columns)
-    if blamed.slow_groups == 0:  # slow by itself, not as part of a ring
-        return found
-    numbers = (
-        VerdictReason("slow_groups", float(blamed.slow_groups)),
-        VerdictReason("slow_groups_explained", float(blamed.explained)),
-    )
-    named = {int(trace.ranks[column]) for column in blamed.columns}
-    culprits = tuple(culprit for culprit in found.culprits if culprit.rank in named)
-    sure = found.confidence if culprits else 0.5 * found.confidence
-    return StragglerVerdict(SlowdownKind.LINK, culprits, found.first_step, round(sure, 3), (*numbers, *found.reasons))
-
-
-def _abstain_verdict(trace: StepTrace, compared: PeerComparison, seen: ScanResult, usable: Bools) -> StragglerVerdict:
+def _abstain_verdict(
+    trace: StepTrace, compared: PeerComparison, seen: ScanResult, usable: Bools, undecided: UndecidedNode | None
+) -> StragglerVerdict:
     """Return a verdict without culprit, with the smallest slowdown that would have been detected."""
     judged = int((compared.group >= 0).sum())
     reasons = [VerdictReason("ranks_with_peers", float(judged)), VerdictReason("steps_judged", float(usable.sum()))]
@@ -262,6 +217,10 @@ def _abstain_verdict(trace: StepTrace, compared: PeerComparison, seen: ScanResul
         return no_culprit_verdict(0.0 if not judged else 0.3, *reasons)
     visible = float(np.expm1(max(seen.visible.values())))
     reasons.append(VerdictReason("smallest_slowdown_visible", round(visible, 4)))
+    if undecided is not None:
+        rank = int(trace.ranks[undecided.column])
+        reasons.append(VerdictReason("undecided_node_slower", round(float(np.expm1(undecided.slower)), 4), rank))
+        return no_culprit_verdict(0.3, *reasons)
     blind = (visible - SEEN_WELL) / (SEEN_BADLY - SEEN_WELL)
     share = judged / trace.ranks.size
     return no_culprit_verdict(share * float(np.clip(0.95 - 0.65 * blind, 0.3, 0.95)), *reasons)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from healthd.collectors.nccl_ras import NcclRasSample
 from healthd.collectors.pressure import PressureSample
 from healthd.findings.facts import Moment
 from healthd.findings.finding_ledger import FindingLedger
@@ -16,6 +17,7 @@ from healthd.host import Host
 from healthd.samples.source import SourceReading, SourceState
 from healthd.source_monitoring.source_monitor import SourceMonitor
 from healthd.source_monitoring.source_prober import SourceProber, SourceSchedule
+from tests.nodes.nccl_ras.server import RasServer
 
 PSI = "some avg10=0.00 avg60=1.50 avg300=0.00 total=900\n"
 
@@ -94,6 +96,25 @@ def test_a_child_that_is_killed_is_replaced(root: Path, probers: list[SourceProb
     while prober.pids() == [pid]:
         prober.poll()
     heard(prober, lambda _: True)
+
+
+def test_the_child_and_its_successor_know_the_processes_on_gpus(probers: list[SourceProber]) -> None:
+    """The source asks within the network namespace of this process: once for it, and not at all without it."""
+    with RasServer(lambda: b"") as server:
+        options = {"address": (f"127.0.0.1:{server.port}",)}
+        prober = SourceProber(Host(), {"nccl_ras": SourceSchedule(0.05, NcclRasSample, options)}, deadline_s=20)
+        probers.append(prober)
+        assert heard(prober, lambda _: True).sample.asked == 0
+        prober.take_gpu_pids({os.getpid(): False, 1 << 22: True})
+        heard(prober, lambda reading: reading.sample.asked == 1)
+        (pid,) = prober.pids()
+        os.kill(pid, 9)
+        while prober.pids() == [pid]:
+            prober.poll()
+        heard(prober, lambda reading: reading.sample.asked == 1)
+        prober.take_gpu_pids({})
+        for _ in range(12):  # it asks at every tenth reading, as nobody answers
+            heard(prober, lambda reading: reading.sample.asked == 0)
 
 
 def test_garbage_is_a_failing_source(root: Path) -> None:

@@ -19,7 +19,7 @@ from healthd.gpu_monitoring import gpu_check_registry
 from healthd.gpu_monitoring.gpu_check_registry import GPU_CHECKS, GpuCheck, GpuCheckSpec, make_gpu_checks
 from healthd.gpu_monitoring.gpu_monitor import GpuMonitor
 from healthd.gpu_monitoring.simulated_gpus import SimulatedGpus
-from healthd.samples.nvml import GpuConstants, GpuReading, Inventory, Link, NvmlHang, Sweep
+from healthd.samples.nvml import GpuConstants, GpuReading, Inventory, Link, NvmlHang, Process, Sweep
 from healthd.thresholds import load_thresholds
 from vocabulary.messages.wire import Gpu
 
@@ -35,6 +35,8 @@ VALUES: dict[str, Sequence[Any]] = {
     "memory_temperature_c": (50, 94, 99),
     "temperature_margin_c": (40, 1, -1, None),
     "gpu_percent": (0, 100),
+    "memory_percent": (1, 1, 1, 40),
+    "processes": ((Process(1),), (Process(1),), ()),
     "power_limit_mw": (700_000,),
     "ecc_corrected": (0, 500, 1_000_000),
     "ecc_uncorrected": (0, 1),

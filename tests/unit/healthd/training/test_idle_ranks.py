@@ -80,7 +80,7 @@ def test_it_is_reported_between_two_readings_as_well() -> None:
     ],
 )
 def test_what_works_or_may_wait_for_the_host_is_not_reported(busy: dict[str, object]) -> None:
-    assert looks(**busy) == []  # type: ignore[arg-type]
+    assert looks(**busy) == []  # type: ignore[arg-type] - arguments by name
 
 
 def test_progress_starts_the_time_anew() -> None:

@@ -161,6 +161,7 @@ def test_one_slow_group_blames_nobody() -> None:
 
 def test_one_slow_tensor_group_does_not_blame_the_node_it_lives_on() -> None:
     trace = build_step_trace(build_columns(Job(steps=1, dp=4, pp=2, tp=4), 0))
-    assert blame_shared_unit(trace, [0, 1, 2, 3]).columns == ()
-    assert blame_shared_unit(trace, [0, 1, 2, 3]).slow_groups == 1
-    assert blame_shared_unit(trace, [0, 1, 2, 3, 4]).columns == (0,)  # its chain of stages, 0 and 4, is slow as well
+    tensor, chain = np.arange(4), np.array([0, 4])
+    assert blame_shared_unit(trace, [tensor], []).columns == ()
+    assert blame_shared_unit(trace, [tensor], []).slow_rings == 1
+    assert blame_shared_unit(trace, [tensor, chain], []).columns == (0,)

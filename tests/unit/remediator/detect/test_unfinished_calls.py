@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
+import pickle
 from collections.abc import Mapping
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -10,7 +14,7 @@ import pytest
 from bench.collective_timeline import Case, make_timeline
 from bench.detect_gpu_errors import judge_timeline, list_cases
 from healthctl.flight_recorder.collective_snapshot import build_snapshot
-from healthctl.flight_recorder.dumps import Dump, Entry, Group, Progress
+from healthctl.flight_recorder.dumps import Dump, Entry, Group, Progress, read_directory
 from remediator.detection.hangs.call_records import HangVerdict
 from remediator.detection.hangs.hang_verdict import judge_hang
 
@@ -20,7 +24,7 @@ TENSOR, EXPERT = "TENSOR_MODEL_PARALLEL_GROUP", "EXPERT_MODEL_PARALLEL_GROUP"
 
 def call(number: int, state: str, group: str, desc: str, **more: object) -> Entry:
     fields = {"process_group": [group, desc], "collective_seq_id": number, "state": state, "profiling_name": "nccl:x"}
-    return Entry(**(fields | {"retired": state == "completed", "pg_id": int(group)} | more))  # type: ignore[arg-type]
+    return Entry(**(fields | {"retired": state == "completed", "pg_id": int(group)} | more))  # type: ignore[arg-type] - fields by name
 
 
 def judge(dumps: Mapping[int, list[Entry]], groups: Mapping[str, list[int]], **more: int) -> HangVerdict:
@@ -44,7 +48,7 @@ def test_the_culprits_of_simulated_jobs_are_named_and_no_one_else(case: Case) ->
 
 
 @pytest.mark.parametrize("active_only", [False, True])
-def test_two_failed_gpus_of_one_exchange_are_named_by_their_own_groups(active_only: bool) -> None:  # noqa: FBT001
+def test_two_failed_gpus_of_one_exchange_are_named_by_their_own_groups(*, active_only: bool) -> None:
     """Sixteen ranks, tensor groups of four and an expert group of eight, as in published dumps of injected GPU errors."""
     groups = {"37": [8, 9, 10, 11], "38": [12, 13, 14, 15], "72": list(range(8, 16))}
     dumps = {}
@@ -112,3 +116,18 @@ def test_without_timing_a_gpu_in_its_own_kernel_is_told_with_the_advice_to_recor
     assert (found.kind, found.culprits) == ("undetermined", ())
     assert found.root is not None
     assert any("TORCH_NCCL_ENABLE_TIMING=1" in reason for reason in found.reasons)
+
+
+@pytest.mark.parametrize(
+    "case", [Case("gpu error", True, True), Case("gpu error", False, False), Case("moving", True, True)]
+)
+@pytest.mark.parametrize("as_json", [False, True])
+def test_files_of_these_jobs_lead_to_the_same_verdict(tmp_path: Path, case: Case, *, as_json: bool) -> None:
+    job = make_timeline(case, 0)
+    for rank, dump in job.dumps.items():
+        plain = msgspec.to_builtins(dump)
+        path = tmp_path / f"trace_{rank}{'.json' if as_json else ''}"
+        path.write_bytes(json.dumps(plain).encode() if as_json else pickle.dumps(plain, protocol=2))
+        os.utime(path, ns=(dump.written_ns, dump.written_ns))
+    from_files = judge_hang(build_snapshot(read_directory(tmp_path).dumps, job.world))
+    assert from_files == judge_hang(build_snapshot(job.dumps, job.world))

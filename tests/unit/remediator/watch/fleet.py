@@ -19,11 +19,13 @@ STEPS = 4
 
 
 class Fleet:
-    """`own` says how long a rank computes in a row, 1.0 usually; what a node's report holds can be changed by `garble`."""
+    """`own` says how long a rank computes in a row, 1.0 usually; with `stages`, each node is a stage of the pipeline."""
 
-    def __init__(self, nodes: int = 2, per_node: int = 8, noise: float = 0.02, seed: int = 0) -> None:
+    def __init__(
+        self, nodes: int = 2, per_node: int = 8, noise: float = 0.02, seed: int = 0, *, stages: bool = False
+    ) -> None:
         self.names = [f"n{number}" for number in range(nodes)]
-        self.per_node, self.noise = per_node, noise
+        self.per_node, self.noise, self.stages = per_node, noise, stages
         self.row = 0
         self._draw = np.random.default_rng(seed)
         self._windows: dict[int, list[StepWindow]] = {}
@@ -53,7 +55,7 @@ class Fleet:
         world = len(self.names) * self.per_node
         return RankStatus(
             TRAIN.job, TRAIN.attempt, number, world, 1, self.row * STEPS, "step", self.now, gpu=f"GPU-{number}",
-            windows=windows,
+            windows=windows, pipeline_stage=number // self.per_node if self.stages else -1,
         )  # fmt: skip
 
 

@@ -50,6 +50,22 @@ def test_a_node_whose_ranks_are_all_slow_is_named_once() -> None:
     assert watch.stands["straggler/node n1"].component.kind is ComponentKind.HOST
 
 
+def test_a_node_that_is_a_whole_stage_is_named_by_its_first_pass_and_only_watched() -> None:
+    watch = watched(Fleet(nodes=4, stages=True), slow(*range(8, 16), since=40))
+    assert list(watch.stands) == ["straggler/node n1"]
+    (found,) = watch.stands.values()
+    assert (found.severity, found.evidence["level"]) == (Severity.WARNING, "watch"), "no peer confirms it"
+
+
+def test_a_stage_that_was_always_slow_does_not_exclude_its_node() -> None:
+    watch = watched(Fleet(nodes=4, stages=True), slow(*range(8, 16)))
+    assert list(watch.stands) == ["straggler/stage n0"]
+    (found,) = watch.stands.values()
+    assert found.severity is Severity.INFO
+    assert "a slow node cannot be excluded" in found.summary
+    assert "not because of a node" not in found.summary
+
+
 def test_the_nodes_own_finding_confirms_it_and_only_after_that_it_is_an_error() -> None:
     fleet, watch = Fleet(), Watched()
     watched(fleet, slow(5, by=0.5), given=watch)

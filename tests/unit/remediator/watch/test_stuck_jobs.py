@@ -285,6 +285,29 @@ def test_an_idle_rank_that_all_others_wait_for_is_an_error_within_the_first_minu
     assert judged(watch, heard, now) == [("hang/stuck_compute n1", Severity.ERROR)]
 
 
+def missing(node: str, **evidence: object) -> Finding:
+    return replace(own("n0", "nccl/rank_missing"), id="ras", evidence={"host": node, "ranks": 32, **evidence})
+
+
+@pytest.mark.parametrize("evidence", [{"rank": 11, "pid": 4711}, {"rank": 3, "pid": 1}])
+def test_a_rank_that_nccls_counts_name_as_well_is_an_error_within_the_first_minute(evidence: dict[str, object]) -> None:
+    watch, heard, now = stands(one(11, section="backward"), says=(), stuck_s=30.0, given=(missing("n1", **evidence),))
+    assert judged(watch, heard, now) == [("hang/stuck_compute n1", Severity.ERROR)]
+
+
+@pytest.mark.parametrize(
+    ("finding", "severities"),
+    [
+        (missing("n2", rank=11, pid=4711), []),  # another node
+        (missing("n1", rank=11, pid=4711, ranks=8), []),  # another job
+        (missing("n1", rank=12, pid=4711), [Severity.WARNING]),  # the witnesses disagree
+    ],
+)
+def test_a_witness_that_names_another_rank_condemns_nobody(finding: Finding, severities: list[Severity]) -> None:
+    found = judged(*stands(one(11, section="backward"), says=(), stuck_s=30.0, given=(finding,)))
+    assert [severity for _, severity in found] == severities
+
+
 @pytest.mark.parametrize(
     ("change", "witness", "stuck_s", "expected"),
     [
