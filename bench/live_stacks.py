@@ -32,7 +32,7 @@ import sys, time
 import torch.distributed
 from healthd.trainer.stack_server import serve_stacks
 began = time.perf_counter()
-close = serve_stacks(sys.argv[1] + "/page")
+serve_stacks(sys.argv[1] + "/page")
 print(time.perf_counter() - began, flush=True)
 def inner(depth):
     return inner(depth - 1) if depth else time.sleep(3600)

@@ -129,7 +129,6 @@ class Guard:
         self._watched = beacon.mailbox()
         self._poll = beacon.poll
         self._begin = self._begin_first
-        self._close_stacks = serve_stacks("")
 
     @classmethod
     def from_env(
@@ -194,13 +193,12 @@ class Guard:
     def __enter__(self) -> Guard:  # noqa: PYI034 - Self is Python 3.11's
         if isinstance(self._beacon, Beacon) or self._termination.listens:
             threading.Thread(target=self._watch, name="healthd-guard", daemon=True).start()
-        self._close_stacks = serve_stacks(self._beacon.path)
+        serve_stacks(self._beacon.path)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         if os.getpid() != self._pid:
             return  # a forked child that exits: the page and the signals are its parent's
-        self._close_stacks()
         self._measures.write_arrived()
         if isinstance(error, Leave):
             self._leave(error)

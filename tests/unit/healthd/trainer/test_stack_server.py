@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import socket
 import stat
+import subprocess
 import sys
+import weakref
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import ClassVar
 
 import pytest
 
@@ -22,24 +27,27 @@ MODULE = "torch._C._distributed_c10d"
 
 
 class FakeServer:
-    """A server that binds as torch's does, and leaves its file behind."""
+    """A server that binds as torch's does."""
 
-    closed = 0
+    alive: ClassVar[weakref.WeakSet[FakeServer]] = weakref.WeakSet()
 
     def __init__(self, path: str) -> None:
-        self._socket = socket.socket(socket.AF_UNIX)
-        self._socket.bind(path)
-        self._socket.listen()
+        FakeServer.alive.add(self)
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.bind(path)
+        self.socket.listen()
 
     def shutdown(self) -> None:
-        FakeServer.closed += 1
-        self._socket.close()
+        raise AssertionError("torch's may freeze the process")
 
 
 @pytest.fixture
-def torch_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FakeServer, "closed", 0)
+def torch_is_imported(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(FakeServer, "alive", weakref.WeakSet())
     monkeypatch.setitem(sys.modules, MODULE, SimpleNamespace(_WorkerServer=FakeServer))
+    yield
+    for server in FakeServer.alive:
+        server.socket.close()
 
 
 def socket_path(directory: Path) -> Path:
@@ -47,27 +55,49 @@ def socket_path(directory: Path) -> Path:
 
 
 @pytest.mark.usefixtures("torch_is_imported")
-def test_the_socket_is_for_its_user_only_and_is_removed(tmp_path: Path) -> None:
+def test_the_socket_is_for_its_user_only(tmp_path: Path) -> None:
     deep = tmp_path / ("d" * 120)  # longer than the path of a socket may be
     deep.mkdir()
-    close = serve_stacks(str(deep / "job.0.0.beacon"), {})
+    serve_stacks(str(deep / "job.0.0.beacon"), {})
     status = socket_path(deep).lstat()
     assert stat.S_ISSOCK(status.st_mode)
     assert stat.S_IMODE(status.st_mode) == 0o600
     assert [each.name for each in deep.iterdir()] == [socket_path(deep).name]
-    close()
-    assert list(deep.iterdir()) == []
-    assert FakeServer.closed == 1
+
+
+@pytest.mark.usefixtures("torch_is_imported")
+def test_a_process_has_one_server_which_is_never_freed(tmp_path: Path) -> None:
+    for _ in range(2):  # such as the guards of two generations
+        serve_stacks(str(tmp_path / "page"), {})
+    gc.collect()
+    assert len(FakeServer.alive) == 1
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(socket_path(tmp_path)))
+
+
+def test_the_socket_is_removed_at_exit_and_not_by_a_forked_child(tmp_path: Path) -> None:
+    code = (
+        "import os, sys, types\n"
+        "from tests.unit.healthd.trainer.test_stack_server import *\n"
+        "sys.modules[MODULE] = types.SimpleNamespace(_WorkerServer=FakeServer)\n"
+        "place = Path(sys.argv[1])\n"
+        "serve_stacks(str(place / 'page'), {})\n"
+        "child = os.fork()\n"
+        "if child == 0: sys.exit()\n"
+        "os.waitpid(child, 0)\n"
+        "print(socket_path(place).is_socket())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, capture_output=True, text=True)
+    assert done.stdout == "True\n"
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.usefixtures("torch_is_imported")
 def test_it_can_be_switched_off(tmp_path: Path) -> None:
-    close = serve_stacks(str(tmp_path / "page"), {SWITCH: "0"})
+    serve_stacks(str(tmp_path / "page"), {SWITCH: "0"})
     assert list(tmp_path.iterdir()) == []
-    close()
-    close = serve_stacks(str(tmp_path / "page"), {SWITCH: "1"})
+    serve_stacks(str(tmp_path / "page"), {SWITCH: "1"})
     assert socket_path(tmp_path).is_socket()
-    close()
 
 
 @pytest.mark.parametrize("known", [None, SimpleNamespace()])
@@ -75,16 +105,14 @@ def test_a_process_without_such_a_torch_has_no_server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known: object
 ) -> None:
     monkeypatch.setitem(sys.modules, MODULE, known)
-    serve_stacks(str(tmp_path / "page"), {})()
+    serve_stacks(str(tmp_path / "page"), {})
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.usefixtures("torch_is_imported")
 def test_without_a_page_there_is_no_server() -> None:
-    before = set(Path().iterdir())
-    close = serve_stacks("", {})
-    assert set(Path().iterdir()) == before
-    close()
+    serve_stacks("", {})
+    assert len(FakeServer.alive) == 0
 
 
 def test_whatever_fails_training_continues(
@@ -94,27 +122,16 @@ def test_whatever_fails_training_continues(
         raise RuntimeError(f"no thread for {path}")
 
     monkeypatch.setitem(sys.modules, MODULE, SimpleNamespace(_WorkerServer=refuse))
-    serve_stacks(str(tmp_path / "page"), {})()
+    serve_stacks(str(tmp_path / "page"), {})
     assert "training continues" in caplog.text
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.usefixtures("torch_is_imported")
-def test_a_later_server_of_the_process_keeps_its_socket(tmp_path: Path) -> None:
-    first = serve_stacks(str(tmp_path / "page"), {})
-    second = serve_stacks(str(tmp_path / "page"), {})
-    first()
-    assert socket_path(tmp_path).is_socket()
-    second()
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.usefixtures("torch_is_imported")
-def test_a_guard_has_the_server_while_it_is_entered(beacon: Beacon) -> None:
-    directory = Path(beacon.path).parent
+def test_a_guard_opens_the_server_when_it_is_entered(beacon: Beacon) -> None:
+    path = socket_path(Path(beacon.path).parent)
     with Guard(RankPlacement("job", 0, 0, 1, node="here"), beacon, None):
-        assert socket_path(directory).is_socket()
-    assert not socket_path(directory).exists()
+        assert path.is_socket()
 
 
 @pytest.mark.parametrize(
