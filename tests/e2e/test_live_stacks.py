@@ -14,9 +14,7 @@ from typing import Any
 import pytest
 from controller_process import Controller
 from healthd_node import Node, eventually
-from test_silent_hang import controller, find_hang, read_rules, start_node
-
-__all__ = ["controller"]  # a fixture
+from test_silent_hang import find_hang, read_rules, start_node
 
 RANK = Path(__file__).parent / "reading_rank.py"
 WITHIN_S = 150
