@@ -21,6 +21,7 @@ SECTIONS = {
     "Tutorial": "tutorial",
     "How to": "how-to",
     "Reference": "reference",
+    "Verdicts": "reference/verdicts",
     "Explanation": "explanation",
     "Internals": "internals",
     "Decisions": "decisions",

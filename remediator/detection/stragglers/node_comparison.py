@@ -33,13 +33,13 @@ class NodeMeans:
         members: the columns of each unit.
         group: (N,) their peer group.
         slow: (S, N) mean log slowness over that of the other units of the group; NaN for a single unit.
-        noise: (N,) its spread from step to step, together with the load that the stages of a pipeline share.
+        whole: (S, N) the mean together with the load that the stages of a pipeline share, for its noise.
     """
 
     members: list[Ints]
     group: Ints
     slow: Floats
-    noise: Floats
+    whole: Floats
 
 
 class SlowNode(NamedTuple):
@@ -65,7 +65,9 @@ def node_means(trace: StepTrace, compared: PeerComparison) -> NodeMeans:
     starts = np.flatnonzero((np.diff(node[order], prepend=-2) != 0) | (np.diff(compared.group[order], prepend=-2) != 0))
     members = [each for each in np.split(order, starts[1:]) if each.size >= RANKS_MIN]
     if not members:
-        return NodeMeans([], np.zeros(0, dtype=np.int64), np.zeros((trace.steps.size, 0)), np.zeros(0))
+        return NodeMeans(
+            [], np.zeros(0, dtype=np.int64), np.zeros((trace.steps.size, 0)), np.zeros((trace.steps.size, 0))
+        )
     taken, begins = np.concatenate(members), np.cumsum([0, *(each.size for each in members[:-1])])
     group = compared.group[taken[begins]]
     slow = _unit_means(compared.slow[:, taken], begins)
@@ -73,7 +75,7 @@ def node_means(trace: StepTrace, compared: PeerComparison) -> NodeMeans:
     for number in np.unique(group):
         units = np.flatnonzero(group == number)
         slow[:, units] = excess_over_others(slow[:, units], 2) if units.size > 1 else np.nan
-    return NodeMeans(members, group, slow, np.array([step_noise(series) for series in whole.T]))
+    return NodeMeans(members, group, slow, whole)
 
 
 def _unit_means(values: Floats, begins: Ints) -> Floats:
@@ -132,7 +134,7 @@ def find_undecided_node(nodes: NodeMeans, usable: Bools) -> UndecidedNode | None
     if not np.isfinite(level).any():
         return None
     slowest = int(np.nanargmax(level))
-    sure = UNDECIDED_NOISE * nodes.noise[slowest] / np.sqrt(usable.sum())
+    sure = UNDECIDED_NOISE * step_noise(nodes.whole[:, slowest]) / np.sqrt(usable.sum())
     if not level[slowest] >= max(UNDECIDED_MIN, sure):
         return None
     return UndecidedNode(int(nodes.members[slowest][0]), float(level[slowest]))
