@@ -16,7 +16,9 @@ ROOT_MODULES = {"healthd": 12, "remediator": 12, "healthctl": 12, "preflight": 1
 ONE_WORD_SHARE = 0.04
 MODULES_WITH_ONE_PUBLIC_NAME = 5
 FILES_WITH_ONE_NAME = 3
-PRODUCT_LINES = 111_500  # evidence that needs little code in the trainer came in: NCCL RAS, live stacks, dumps of open calls
+PRODUCT_LINES = (
+    111_500  # evidence that needs little code in the trainer came in: NCCL RAS, live stacks, dumps of open calls
+)
 SMALL_LINES, SMALL_MODULES = 30, 58  # a module as short as that needs a reason, such as a layer that others import
 WORDS_TO_READ = 72_500  # a page for each verdict came in
 
