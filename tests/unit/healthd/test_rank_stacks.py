@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,6 +30,8 @@ NOW = 1_700_000_000.0
 @pytest.fixture
 def sleeper() -> Iterator[RankProcess]:
     with subprocess.Popen(["sleep", "600"]) as process:
+        while not re.search(r"^State:\tS", Path(f"/proc/{process.pid}/status").read_text(), re.MULTILINE):
+            time.sleep(0.01)  # it has not begun to sleep
         yield RankProcess(process.pid, os.geteuid())
         process.kill()
 

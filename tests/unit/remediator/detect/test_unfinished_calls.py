@@ -18,7 +18,7 @@ from healthctl.flight_recorder.dumps import Dump, Entry, Group, Progress, read_d
 from remediator.detection.hangs.call_records import HangVerdict
 from remediator.detection.hangs.hang_verdict import judge_hang
 
-SEEDS = (0, 1)
+SEEDS = (0,)  # the bench has more
 TENSOR, EXPERT = "TENSOR_MODEL_PARALLEL_GROUP", "EXPERT_MODEL_PARALLEL_GROUP"
 
 
