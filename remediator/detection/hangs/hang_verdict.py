@@ -45,7 +45,7 @@ def judge_hang(snapshot: Snapshot) -> HangVerdict:
     return HangVerdict(
         kind=blame.kind,
         culprits=culprits,
-        victims=tuple(sorted(held_up - blame.culprits)),
+        victims=tuple(sorted(held_up - blame.culprits)) if blame.kind != "none" else (),
         root=blame.root,
         stuck=tuple(stuck),
         silent=silent,

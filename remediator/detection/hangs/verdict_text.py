@@ -24,7 +24,8 @@ def describe_stuck_call(snapshot: Snapshot, stuck: StuckCall) -> str:
     if stuck.odd:
         return f"{head} {format_ranks(stuck.odd)} made a different call ({stuck.detail})"
     if stuck.unfinished:
-        behind = f"{format_ranks(stuck.unfinished)} did not come out of a call that {stuck.finished} others came out of"
+        others = format_count(stuck.finished, "other")
+        behind = f"{format_ranks(stuck.unfinished)} did not come out of a call that {others} came out of"
         return f"{head} {behind}" + (f", {len(stuck.waiting)} waiting" if stuck.waiting else "")
     if stuck.absent:
         return f"{head} {format_ranks(stuck.absent)} missing, {len(stuck.waiting)} waiting"
