@@ -36,8 +36,7 @@ def serve_stacks(page: str, environ: Mapping[str, str] | None = None) -> None:
         page: the path of the page; empty: there is none.
         environ: for tests.
     """
-    known: Any = sys.modules.get("torch._C._distributed_c10d")
-    server_type = getattr(known, "_WorkerServer", None)
+    server_type = find_server_type()
     if not page or server_type is None or (os.environ if environ is None else environ).get(SWITCH) == "0":
         return
     pid = os.getpid()
@@ -48,6 +47,12 @@ def serve_stacks(page: str, environ: Mapping[str, str] | None = None) -> None:
             atexit.register(_remove_socket, path, pid)
     except Exception as error:  # noqa: BLE001 - torch of any make: training continues
         _log.warning("healthd cannot ask this rank for its stack: %s; training continues", error)
+
+
+def find_server_type() -> Callable[[str], Any] | None:
+    """Return torch's worker server, which takes the path of its socket; None without `torch.distributed`."""
+    known: Any = sys.modules.get("torch._C._distributed_c10d")
+    return getattr(known, "_WorkerServer", None)
 
 
 def _open_server(server_type: Callable[[str], Any], path: str) -> None:

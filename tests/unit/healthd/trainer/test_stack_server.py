@@ -16,6 +16,7 @@ from typing import ClassVar
 
 import pytest
 
+from healthd.trainer import stack_server
 from healthd.trainer.beacons.beacon import Beacon
 from healthd.trainer.beacons.page_reader import process_start
 from healthd.trainer.beacons.rank_placement import RankPlacement
@@ -44,7 +45,8 @@ class FakeServer:
 @pytest.fixture
 def torch_is_imported(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(FakeServer, "alive", weakref.WeakSet())
-    monkeypatch.setitem(sys.modules, MODULE, SimpleNamespace(_WorkerServer=FakeServer))
+    # Not in `sys.modules`: torch.distributed may be imported meanwhile.
+    monkeypatch.setattr(stack_server, "find_server_type", lambda: FakeServer)
     yield
     for server in FakeServer.alive:
         server.socket.close()
@@ -121,7 +123,7 @@ def test_whatever_fails_training_continues(
     def refuse(path: str) -> None:
         raise RuntimeError(f"no thread for {path}")
 
-    monkeypatch.setitem(sys.modules, MODULE, SimpleNamespace(_WorkerServer=refuse))
+    monkeypatch.setattr(stack_server, "find_server_type", lambda: refuse)
     serve_stacks(str(tmp_path / "page"), {})
     assert "training continues" in caplog.text
     assert list(tmp_path.iterdir()) == []
