@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 from healthctl.flight_recorder.dumps import Dump, Entry, Progress
 from remediator.detection.hangs.call_records import Group, Operation, Snapshot, Transfer
@@ -48,7 +48,7 @@ def build_snapshot(dumps: Mapping[int, Dump], world: int = 0) -> Snapshot:
             rank
             for rank, dump in dumps.items()
             if dump.entries
-            or any((each.last_enqueued_collective or -1) >= 0 for each in (dump.pg_status or {}).values())
+            or any(_is_counted(each.last_enqueued_collective) for each in (dump.pg_status or {}).values())
         ),
         everybody=groups.everybody,
         whole=frozenset(rank for rank, dump in dumps.items() if dump.calls and dump.calls[0].record_id == 0),
@@ -58,7 +58,7 @@ def build_snapshot(dumps: Mapping[int, Dump], world: int = 0) -> Snapshot:
 
 
 def _is_job_moving(dumps: Mapping[int, Dump]) -> bool:
-    """Return whether most ranks made a call shortly before their dump was written, and none gave one up."""
+    """Return whether all ranks made a call shortly before their dumps were written, and none gave one up."""
     ages = [
         dump.written_ns - max(int(each.time_created_ns or 0) for each in dump.calls)
         for dump in dumps.values()
@@ -210,9 +210,14 @@ def _read_call_counters(
                     (entered, progress.last_enqueued_collective),
                     (left, progress.last_completed_collective),
                 ):
-                    if number is not None and number >= 0:
+                    if _is_counted(number):
                         counts[rank, key] = number
     return entered, left
+
+
+def _is_counted(number: int | None) -> TypeGuard[int]:
+    """Return whether a counter is known: PyTorch writes -1 before the first call."""
+    return number is not None and number >= 0
 
 
 def _name_counters(dump: Dump) -> dict[str, Progress]:

@@ -125,11 +125,7 @@ class BeaconCollector:
 
     def _with_stacks(self, shown: list[_PageRead], now: float) -> list[_PageRead]:
         """Add what ranks that make no progress in a step wait for, once their stacks have been read."""
-        still = {
-            each.claim.path: _make_still_rank(each)
-            for each in shown
-            if each.rank.alive and each.rank.phase == "step" and now - each.rank.at >= STILL_S
-        }
+        still = {each.claim.path: _make_still_rank(each) for each in shown if _stands_still(each, now, STILL_S)}
         places = self._stacks.look(list(still.values()), now)
         return [
             each._replace(rank=replace(each.rank, stack=places[rank]))
@@ -140,11 +136,7 @@ class BeaconCollector:
 
     def _with_cpu_time(self, shown: list[_PageRead], now: float) -> tuple[RankSteps, ...]:
         """Read, now and then, the CPU time of ranks that make no progress in a step."""
-        still = {
-            each.rank.pid
-            for each in shown
-            if each.rank.alive and each.rank.phase == "step" and now - each.rank.at >= CPU_STILL_S
-        }
+        still = {each.rank.pid for each in shown if _stands_still(each, now, CPU_STILL_S)}
         due = [pid for pid in sorted(still) if not 0 <= now - self._cpu_read_at.get(pid, -CPU_EVERY_S) < CPU_EVERY_S]
         read = {pid: read_tree_cpu_seconds(pid) for pid in due[:CPU_READ_MAX]}
         self._cpu_read_at = {pid: now if pid in read else at for pid, at in self._cpu_read_at.items() if pid in still}
@@ -215,6 +207,12 @@ def _is_socket_in_use(path: str) -> bool:
         return owner is not None and process_alive(*owner)
     except OSError:  # not known now
         return True
+
+
+def _stands_still(read: _PageRead, now: float, seconds: float) -> bool:
+    """Return whether a living rank has made no progress in its step for so long."""
+    rank = read.rank
+    return rank.alive and rank.phase == "step" and now - rank.at >= seconds
 
 
 def _make_still_rank(read: _PageRead) -> StillRank:

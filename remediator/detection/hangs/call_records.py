@@ -84,8 +84,8 @@ class StuckCall(msgspec.Struct, frozen=True, kw_only=True):
 
     `waiting` are inside; `absent` have not entered; `odd` called something else than the others (all, without a
     majority); `idle` have it queued behind other work on their GPU. `unfinished` did not come out of earlier calls of
-    the group, or of this one, that `finished` others came out of: how many calls, by rank. `orders`: each waiting rank's position of the call in
-    its own sequence of calls.
+    the group, or of this one, that `finished` others came out of: how many calls, by rank. `orders`: each waiting rank's
+    position of the call in its own sequence of calls.
     """
 
     group: str
@@ -111,7 +111,6 @@ class HangVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """`kind`: none, unfinished_call, dead_rank, stuck_compute, mismatched_collectives, network, undetermined.
 
     `victims` wait because of others.
-
     `root` is the call that the culprits block, `stuck` all stuck calls, `silent` the ranks without a record.
     """
 

@@ -291,9 +291,10 @@ def test_what_other_writers_make_of_the_format_is_read(tmp_path: Path, form: Cal
     assert (found.kind, found.culprits) == ("mismatched_collectives", (2,))
 
 
-def test_a_rank_that_left_nothing_but_its_counters_is_not_dead(tmp_path: Path) -> None:
+@pytest.mark.parametrize("entered", [0, 2])
+def test_a_rank_that_left_nothing_but_its_counters_is_not_dead(tmp_path: Path, entered: int) -> None:
     dumps = late()
-    dumps[2] |= {"entries": [], "pg_status": {"0": {"last_enqueued_collective": 2}}}
+    dumps[2] |= {"entries": [], "pg_status": {"0": {"last_enqueued_collective": entered}}}
     found = judged(tmp_path, dumps)
     assert (found.kind, found.culprits) == ("stuck_compute", (2,))
 
