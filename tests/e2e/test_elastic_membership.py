@@ -75,7 +75,7 @@ def pids(views: list[BeaconView]) -> list[int]:
 
 
 def test_nodes_are_lost_one_after_the_other_and_return(make_job: MakeJob, undisturbed: dict[int, str]) -> None:
-    job = make_job("--min-nodes=1", "--return-seconds=0.5", nodes=3)
+    job = make_job("--min-nodes=1", "--return-seconds=10", nodes=3)  # n0 returns after the loss of n2
     first = job.at(STRIKE, "n0", "n1", "n2")
     kill(first[0])
     fewer = job.at(STRIKE + 2, "n1", "n2")

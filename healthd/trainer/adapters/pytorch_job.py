@@ -104,8 +104,9 @@ class GuardedJob(NamedTuple):
         said = run_on_every_rank(prepare)
         run = job_folder(environ) / said[0][0]
         folder = run / read_environment(environ).place.node
-        for stale in delete_stale_copies(run.parent.parent, but=run):
-            _log.warning("%s: deleted; these state copies in memory were older than a day", stale)
+        if self.generation == 0:  # a recovery does not wait for it
+            for stale in delete_stale_copies(run.parent.parent, but=run):
+                _log.warning("%s: deleted; these state copies in memory were older than a day", stale)
         if self.copies_used is not None:
             self.copies_used.add(folder)
         distance = choose_copy_distance([rack for _, rack in said], per_node) if self.world > per_node else 0

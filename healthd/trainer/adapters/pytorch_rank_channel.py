@@ -181,7 +181,8 @@ class RankChannel:
 
     def _store(self) -> dist.Store:
         """A connection of its own, where this torch can: waiting on it must not keep the guard from the store."""
-        _require_store_server(self._jobs, doubted=self._connected)
+        if self._connected:  # the first time the ranks have just met in it
+            _require_store_server(self._jobs)
         self._connected = True
         return dist.PrefixStore(self._name, self._jobs.clone() if hasattr(self._jobs, "clone") else self._jobs)
 
@@ -192,13 +193,11 @@ class RankChannel:
                 dist.destroy_process_group(group)
 
 
-def _require_store_server(store: dist.Store, *, doubted: bool) -> None:
+def _require_store_server(store: dist.Store) -> None:
     """An OSError if the server is gone: torch itself would retry until the store's own timeout, for minutes.
 
-    Args:
-        store: whose server.
-        doubted: a connection with it has failed. The kernel still takes connections for a process that is being killed, and
-            ends them some milliseconds later; a server that lives waits for the first word.
+    The kernel still takes connections for a process that is being killed, and ends them some milliseconds later. A server
+    that lives waits for the first word.
     """
     while isinstance(store, dist.PrefixStore):
         store = store.underlying_store
@@ -206,7 +205,7 @@ def _require_store_server(store: dist.Store, *, doubted: bool) -> None:
         with socket.create_connection((store.host, store.port), KNOCK_SECONDS) as knock:
             knock.settimeout(DOUBT_SECONDS)
             with contextlib.suppress(TimeoutError):
-                if doubted and not knock.recv(1):
+                if not knock.recv(1):
                     raise ConnectionError(f"{store.host}:{store.port}: the store has ended the connection")
 
 
