@@ -77,6 +77,7 @@ class Location(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One test on one device. `misconfigured` marks a NOT_RUN that an operator must fix first.
 
+    `by_limit` marks a FAIL that follows from a limit of rates or of rounding: it counts only on a measured platform.
     `remarks` are informative and change no verdict. `evidence` holds further data, as plain values.
     """
 
@@ -90,6 +91,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     remarks: tuple[str, ...] = ()
     evidence: Evidence = {}
     misconfigured: bool = False
+    by_limit: bool = False
 
 
 class Verdict(str, enum.Enum):

@@ -180,6 +180,15 @@ class FleetComparison:
         self._software = software
         self._levels: dict[tuple[MeasurementKey, str], tuple[FleetLevel, str] | None] = {}
 
+    def has_measured(self, product: str) -> bool:
+        """Whether three other nodes of this product, with the same software, have measured any figure."""
+        return any(
+            compute_level(entry, self._own) is not None
+            for entries in self._entries.values()
+            for entry in entries
+            if entry.product == product and entry.software == self._software
+        )
+
     def scatter(self, key: MeasurementKey, figure: Figure) -> float | None:
         """The spread within a node, as a share; None if unknown."""
         found = self._level(key, figure.unit)

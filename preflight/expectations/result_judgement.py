@@ -23,7 +23,7 @@ from preflight.expectations.measurement_keys import map_device_products as produ
 from preflight.expectations.physical_limits import PhysicalLimit
 from preflight.expectations.product_table import Product, ProductTable
 from preflight.expectations.sibling_devices import SiblingReadings
-from preflight.expectations.source_precedence import FigureRuling, weigh_bounds
+from preflight.expectations.source_precedence import UNMEASURED, FigureRuling, weigh_bounds
 from preflight.results import Figure, Outcome, Result, Source
 
 
@@ -64,6 +64,8 @@ class _JudgementContext:
         )
         self._past = DeviceHistory(knowledge.history, knowledge.node, devices, knowledge.software)
         self._product = products_of(devices)
+        self._on_host = {d.name for d in devices if d.on_host}
+        self._measured = {product: self._fleet.has_measured(product) for product in set(self._product.values())}
         self._limits = {d.name: physical_limits.derive_limits(results, d.name) for d in devices}
         self._rows: dict[str, Product | None] = {
             d.name: product_table.find_product(knowledge.table, d.product) for d in devices if d.product
@@ -78,12 +80,22 @@ class _JudgementContext:
             ),  # JSON objects have no other keys
             remarks=result.remarks + tuple(remark for ruling in rulings for remark in ruling.remarks),
         )
+        if result.outcome is Outcome.FAIL and result.by_limit and not self._is_measured(result.device):
+            return msgspec.structs.replace(
+                judged, outcome=Outcome.ERROR, by_limit=False, reason=f"{result.reason}. {UNMEASURED}"
+            )
         if result.outcome is not Outcome.PASS:
             return judged
         for outcome in (Outcome.FAIL, Outcome.ERROR):
             if reasons := [ruling.reason for ruling in rulings if ruling.outcome is outcome]:
-                return msgspec.structs.replace(judged, outcome=outcome, reason="; ".join(dict.fromkeys(reasons)))
+                by_limit = outcome is Outcome.FAIL
+                reason = "; ".join(dict.fromkeys(reasons))
+                return msgspec.structs.replace(judged, outcome=outcome, reason=reason, by_limit=by_limit)
         return judged
+
+    def _is_measured(self, device: str) -> bool:
+        """Whether limits may fail this device; on the host, where limits are wide and tests run, they may."""
+        return device in self._on_host or self._measured.get(self._product.get(device, ""), False)
 
     def _ruling(self, result: Result, figure: Figure) -> FigureRuling:
         if why := explain_impossible_value(figure):
@@ -96,8 +108,13 @@ class _JudgementContext:
         bounds = self._bounds(result, figure, key, limit)
         if why := self._beyond_peak(result, figure, bounds):
             return FigureRuling(figure=figure, outcome=Outcome.ERROR, reason=why)
-        ruling = weigh_bounds(figure, bounds)
-        return msgspec.structs.replace(ruling, remarks=ruling.remarks + _build_remarks(figure, bounds))
+        joint = self._siblings.find_joint_value(key)
+        value = figure.value if joint is None else joint
+        ruling = weigh_bounds(
+            msgspec.structs.replace(figure, value=value), bounds, measured=self._is_measured(result.device)
+        )
+        ruled = msgspec.structs.replace(ruling.figure, value=figure.value)
+        return msgspec.structs.replace(ruling, figure=ruled, remarks=ruling.remarks + _build_remarks(figure, bounds))
 
     def _bounds(
         self, result: Result, figure: Figure, key: MeasurementKey, limit: PhysicalLimit | None

@@ -18,9 +18,11 @@ from preflight.results import Expectation, Figure, Source
 from vocabulary.text.plurals import format_count
 
 OTHERS_MIN = 3
+JOINT_TESTS = ("collectives",)  # all devices wait for each other: their figures are one measurement, not eight
 WARN_SHARE = 0.05  # healthy GPUs of one node differ by this much in a product's rate
-FAIL_SHARE = 0.09
-SIGMAS = 5.0  # for larger spreads, this multiple of the spread
+FAIL_SHARE = 0.09  # where the fleet knows the scatter
+UNKNOWN_SHARE = 0.12
+SIGMAS = 5.5  # for larger spreads, this multiple of the spread: forty figures of eight devices miss it in 1 of 10 000 runs
 HOTTER_C = 12.0
 
 
@@ -33,6 +35,11 @@ class SiblingReadings:
             if reading.device:
                 self._values[reading.key][reading.device].append(reading.figure.value)
 
+    def find_joint_value(self, key: MeasurementKey) -> float | None:
+        """The median over all devices of a figure that they measure together; None for another one."""
+        values = [value for each in self._values.get(key, {}).values() for value in each]
+        return statistics.median(values) if key.test in JOINT_TESTS and values else None
+
     def bound(
         self, key: MeasurementKey, device: str, figure: Figure, scatter: float | None = None
     ) -> SourceBound | None:
@@ -41,7 +48,7 @@ class SiblingReadings:
         `scatter` is the spread within a node, as a share, if the fleet knows it: seven siblings estimate it poorly.
         """
         others = [value for name, values in self._values.get(key, {}).items() if name != device for value in values]
-        if len(others) < OTHERS_MIN or not device:
+        if len(others) < OTHERS_MIN or not device or key.test in JOINT_TESTS:
             return None
         usual = statistics.median(others)
         if is_temperature(figure):
@@ -53,7 +60,7 @@ class SiblingReadings:
             )
             return SourceBound(expectation=hot, usual=usual, witnesses=len(others))
         apart = compute_spread(others) if scatter is None else scatter
-        share = min(SHARE_MAX, max(FAIL_SHARE, SIGMAS * apart))
+        share = min(SHARE_MAX, max(UNKNOWN_SHARE if scatter is None else FAIL_SHARE, SIGMAS * apart))
         doubt = (
             f"devices scatter by {apart:.0%}: too much for a verdict by this bound alone"
             if SIGMAS * apart > SHARE_MAX

@@ -4,13 +4,14 @@ A table can be wrong for a variant of a product, a fleet can be young, siblings 
 
 1. What the test itself demands decides. So does a fleet of at least eight other nodes with the same software, unless three of
    them are as slow: they may all have another part.
-2. So do siblings of the same run: from 9 % on where the fleet knows how devices scatter, else from 12 % on. Not where the fleet
-   finds the figure usual. Where devices or nodes scatter too far, neither decides.
+2. So do siblings of the same run, where the fleet knows how devices scatter and does not find the figure usual. Where devices or
+   nodes scatter too far, neither decides.
 3. So does a static bound (table, link) that is missed by far more than a table can be wrong.
 4. Else a witness takes a second source. One witness alone proves nothing: no conclusion. A hint alone is a remark.
 5. Of a figure that tells of the worst moment only (p99, least, greatest) others' words are hints: it has heavy tails.
 6. A fleet that is content overrules table, link and history: then the bound disagrees with the fleet, which is a remark.
 7. A static bound that the siblings miss too is no second source to them: that it is wrong would explain as much.
+8. On a platform that has not been measured no bound fails a figure, except the test's own: the result is inconclusive.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ from preflight.expectations.measurement_keys import format_value, is_extreme
 from preflight.results import Expectation, Figure, Outcome, Source
 
 GROSS_SHARE = 0.4  # of a static bound: tables confuse one direction with both (a half), hardly more
-SIBLINGS_ALONE_SHARE = 0.12
 USUAL_SHARE = 0.05  # this far below the fleet's median is still usual
+UNMEASURED = "No limit fails a device here, because this platform has not been measured: learn a baseline from three nodes"
 _STATIC = (Source.PHYSICAL, Source.SKU)
 _OVERRULED = (*_STATIC, Source.HISTORY)
 Bounds = Mapping[Source, SourceBound]
@@ -50,13 +51,18 @@ class FigureRuling(msgspec.Struct, frozen=True, kw_only=True):
     remarks: tuple[str, ...] = ()
 
 
-def weigh_bounds(figure: Figure, bounds: Bounds) -> FigureRuling:
-    """Rule on a measured figure. Its existing expectations are the test's own requirements."""
+def weigh_bounds(figure: Figure, bounds: Bounds, *, measured: bool = True) -> FigureRuling:
+    """Rule on a measured figure. Its existing expectations are the test's own requirements.
+
+    `measured`: whether this platform's figures and their scatter are known; otherwise none fails.
+    """
     own = [e for e in figure.expected if e.fails and misses_bound(figure.value, e)]
     missed = [s for s, b in bounds.items() if b.expectation.fails and misses_bound(figure.value, b.expectation)]
     overruled = [source for source in missed if _is_overruled(figure, source, bounds)]
     against = [source for source in missed if source not in overruled]
-    outcome = Outcome.FAIL if own else _decide_outcome(figure, bounds, against)
+    decided = _decide_outcome(figure, bounds, against)
+    unproven = decided is Outcome.FAIL and not measured and not own
+    outcome = Outcome.FAIL if own else Outcome.ERROR if unproven else decided
     harmless = missed if outcome is Outcome.PASS else overruled
     remarks = [_describe_disagreement(figure, source, bounds) for source in overruled]
     if outcome is Outcome.PASS:
@@ -68,7 +74,8 @@ def weigh_bounds(figure: Figure, bounds: Bounds) -> FigureRuling:
     clauses = [describe_missed_bound(figure, e) for e in own] + [
         _describe_clause(figure, source, bounds) for source in against
     ]
-    reason = "" if outcome is Outcome.PASS else _build_reason(figure, bounds, clauses, against, outcome)
+    reason = "" if outcome is Outcome.PASS else _build_reason(figure, bounds, clauses, against, decided)
+    reason += f". {UNMEASURED}" if unproven else ""
     return FigureRuling(
         figure=_attach_expectations(figure, bounds, harmless), outcome=outcome, reason=reason, remarks=tuple(remarks)
     )
@@ -100,8 +107,7 @@ def _weigh_source(figure: Figure, source: Source, bounds: Bounds) -> SourceWeigh
         return SourceWeight.DECIDES
     if source is Source.SIBLINGS:
         scatter_known = fleet is not None and fleet.word is not SourceWeight.HINT
-        sure = not bound.doubt and (scatter_known or compute_shortfall(figure, bound.usual) >= SIBLINGS_ALONE_SHARE)
-        return SourceWeight.DECIDES if sure else SourceWeight.WITNESS
+        return SourceWeight.DECIDES if scatter_known and not bound.doubt else SourceWeight.WITNESS
     return bound.word
 
 

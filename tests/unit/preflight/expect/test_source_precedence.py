@@ -68,14 +68,21 @@ SAME = [790.0, 791, 789, 790, 788, 792, 790, 790]
 ONE_SLOW = [*SAME[:-1], 690.0]
 ALL_SLOW = [value * 0.85 for value in SAME]
 ALONE = [600.0]
+# Of the same platform, but with another figure: the platform has been measured, and this figure has no bound by the fleet.
+OTHER_FIGURE = learn_baseline(document(f"other{i}", [51.0] * 8, figure=rate(51.0, "fp32 8192")) for i in range(3))
 PASS, FAIL, ERROR = Outcome.PASS, Outcome.FAIL, Outcome.ERROR
 
 SCENES: dict[str, tuple[list[float], Knowledge, Outcome]] = {
     "nothing known": (ALONE, known(), PASS),
     "all as they should be": (SAME, known(table=TABLE, baseline=fleet(12, 790), history=history(790)), PASS),
-    "one slow among siblings": (ONE_SLOW, known(), FAIL),
-    "a little slow among siblings": ([*SAME[:-1], 710.0], known(), ERROR),
-    "a little slow among siblings, and under the table": ([*SAME[:-1], 698.0], known(table=TABLE), FAIL),
+    "one slow among siblings": (ONE_SLOW, known(), ERROR),
+    "a little slow among siblings": ([*SAME[:-1], 710.0], known(), PASS),
+    "slow among siblings, and under the table": (ONE_SLOW, known(table=TABLE), ERROR),
+    "slow among siblings, and under the table, on a measured platform": (
+        ONE_SLOW,
+        known(table=TABLE, baseline=OTHER_FIGURE),
+        FAIL,
+    ),
     "a little slow among siblings, the fleet knows how they scatter": (
         [*SAME[:-1], 710.0],
         known(baseline=fleet(3, 790)),
@@ -89,7 +96,8 @@ SCENES: dict[str, tuple[list[float], Knowledge, Outcome]] = {
     ),
     "two slow of three others: no siblings": ([790.0, 700, 700], known(), PASS),
     "all under the table, nobody else knows": (ALL_SLOW, known(table=TABLE), ERROR),
-    "far under the table, nobody else knows": ([250.0], known(table=TABLE), FAIL),
+    "far under the table, nobody else knows": ([250.0], known(table=TABLE), ERROR),
+    "far under the table, on a measured platform": ([250.0], known(table=TABLE, baseline=OTHER_FIGURE), FAIL),
     "all under the table, and under three nodes": (ALL_SLOW, known(table=TABLE, baseline=fleet(3, 790)), FAIL),
     "all under the table, three nodes are the same": (ALL_SLOW, known(table=TABLE, baseline=fleet(3, 671)), PASS),
     "all under the table, the fleet is the same": (ALL_SLOW, known(table=TABLE, baseline=fleet(12, 671)), PASS),
@@ -100,7 +108,7 @@ SCENES: dict[str, tuple[list[float], Knowledge, Outcome]] = {
     "under a fleet of other software, and the table": (
         ALL_SLOW,
         known(table=TABLE, baseline=fleet(12, 790, driver="570")),
-        FAIL,
+        ERROR,
     ),
     "under a fleet of other software, slower than it was": (
         ALL_SLOW,
@@ -110,7 +118,11 @@ SCENES: dict[str, tuple[list[float], Knowledge, Outcome]] = {
     "under the level of a fleet that has moved": (ALL_SLOW, known(baseline=moved(12, 790, 690)), ERROR),
     "under a fleet that has moved": ([600.0], known(baseline=moved(12, 790, 690)), FAIL),
     "siblings miss the table too": ([650.0] * 7 + [585.0], known(table=TABLE), ERROR),
-    "siblings miss the table by far too": ([250.0] * 7 + [226.0], known(table=TABLE), FAIL),
+    "siblings miss the table by far too": (
+        [250.0] * 7 + [210.0],
+        known(table=TABLE, baseline=OTHER_FIGURE),
+        FAIL,
+    ),
     "as slow as a third of the fleet": (ALL_SLOW, known(baseline=mixed(24, 12, 790, 671)), ERROR),
     "as slow as a third of the fleet, under the table": (
         ALL_SLOW,
@@ -129,7 +141,12 @@ SCENES: dict[str, tuple[list[float], Knowledge, Outcome]] = {
     "a sliver of what its scattered siblings reach": ([400.0, 1200, 500, 1100, 800, 600, 1000, 8], known(), ERROR),
     "under the fleet, no table": (ALL_SLOW, known(baseline=fleet(12, 790)), FAIL),
     "slower than it was, else unknown": (ALL_SLOW, known(history=history(790)), PASS),
-    "slower than it was, and under the table": (ALL_SLOW, known(table=TABLE, history=history(790)), FAIL),
+    "slower than it was, and under the table": (ALL_SLOW, known(table=TABLE, history=history(790)), ERROR),
+    "slower than it was, and under the table, on a measured platform": (
+        ALL_SLOW,
+        known(table=TABLE, history=history(790), baseline=OTHER_FIGURE),
+        FAIL,
+    ),
     "slower than it was, but as the fleet": (ALL_SLOW, known(history=history(790), baseline=fleet(12, 671)), PASS),
     "above the maker's peak": ([1200.0], known(table=TABLE), ERROR),
     "above the maker's peak, as the fleet": ([1200.0], known(table=TABLE, baseline=fleet(12, 1190)), PASS),
@@ -172,9 +189,37 @@ def test_a_latency_has_minorities_too() -> None:
 
 
 def test_only_the_slow_one_is_named() -> None:
-    found = judged(ONE_SLOW, known())
+    found = judged(ONE_SLOW, known(baseline=fleet(3, 790)))
     assert [result.outcome for result in found] == [PASS] * 7 + [FAIL]
     assert "its siblings" in found[-1].reason
+    assert found[-1].by_limit
+
+
+def test_a_limit_fails_nothing_on_a_platform_that_was_not_measured() -> None:
+    """Rates by several bounds, and failures that a test reports by a limit of its own."""
+    knows = known(table=TABLE, history=history(790))
+    assert [result.outcome for result in judged(ONE_SLOW, knows)] == [PASS] * 7 + [ERROR]
+    refused = [msgspec.structs.replace(results([790.0])[0], outcome=FAIL, reason="beyond rounding", by_limit=True)]
+    (found,) = apply_expectations(refused, devices(1, node=NODE), knows)
+    assert (found.outcome, found.by_limit) == (ERROR, False)
+    assert found.reason.startswith("beyond rounding. No limit fails a device here")
+    (same,) = apply_expectations(refused, devices(1, node=NODE), known(baseline=OTHER_FIGURE))
+    assert (same.outcome, same.reason) == (FAIL, "beyond rounding")
+
+
+def test_what_devices_measure_together_is_one_measurement() -> None:
+    """An all-reduce takes as long on every rank: its figures are judged once, by their median."""
+    latency = Figure(name="collective_latency", value=1.0, unit="us", setting="all_reduce, 8 ranks, 64 B, nccl")
+    measured = [document(f"other{i}", [30.0] * 8, figure=latency) for i in range(12)]
+    together = learn_baseline(
+        msgspec.structs.replace(each, results=results([30.0] * 8, latency, "collectives")) for each in measured
+    )
+    knows = known(baseline=together)
+    one = apply_expectations(results([30.0] * 7 + [60.0], latency, "collectives"), devices(8, node=NODE), knows)
+    assert {result.outcome for result in one} == {PASS}
+    assert one[-1].figures[0].value == 60.0
+    every = apply_expectations(results([60.0] * 8, latency, "collectives"), devices(8, node=NODE), knows)
+    assert {result.outcome for result in every} == {FAIL}
 
 
 def test_the_judged_node_does_not_speak_for_itself() -> None:
@@ -288,7 +333,7 @@ def test_what_cannot_be_compared_meets_no_bound() -> None:
 def test_a_latency_is_judged_the_other_way_round() -> None:
     late = Figure(name="latency", value=1.0, unit="us", setting=SETTING)
     found = apply_expectations(results([10.0] * 7 + [12.0], late), devices(8), known())
-    assert [r.outcome for r in found] == [PASS] * 7 + [FAIL]
+    assert [r.outcome for r in found] == [PASS] * 7 + [ERROR]
     assert [r.outcome for r in apply_expectations(results([10.0] * 7 + [8.0], late), devices(8), known())] == [PASS] * 8
 
 
@@ -296,7 +341,7 @@ def test_the_worst_moment_alone_fails_nothing() -> None:
     worst = Figure(name="clock_min", value=1.0, unit="MHz")
     found = apply_expectations(results([1980.0] * 7 + [345.0], worst), devices(8), known())[-1]
     assert found.outcome is PASS
-    assert "under 1802, the bound of its siblings" in found.remarks[0]
+    assert "under 1742, the bound of its siblings" in found.remarks[0]
     past = History()
     for run in range(4):
         past = record_run(past, document(NODE, [1980.0] * 8, at=float(run + 1), figure=worst))

@@ -60,7 +60,7 @@ def link(rate_gb_s: float, name: str = "h2d_rate") -> Result:
 
 @pytest.mark.parametrize(
     ("reached", "outcome"),
-    [(55.0, Outcome.PASS), (64.0, Outcome.PASS), (70.0, Outcome.ERROR), (38.0, Outcome.ERROR), (12.0, Outcome.FAIL)],
+    [(55.0, Outcome.PASS), (64.0, Outcome.PASS), (70.0, Outcome.ERROR), (38.0, Outcome.ERROR), (12.0, Outcome.ERROR)],
 )
 def test_a_link_is_judged_by_what_it_says_of_itself(reached: float, outcome: Outcome) -> None:
     (found,) = apply_expectations([link(reached)], devices(1, "some new GPU"), Knowledge(node="n"))
@@ -77,7 +77,8 @@ def test_both_ways_carry_twice() -> None:
 
 
 def test_link_and_table_together_fail() -> None:
-    (found,) = apply_expectations([link(38.0)], devices(1), Knowledge(table=SHIPPED))
+    measured = learn_baseline(document(f"m{i}", [790.0] * 8) for i in range(3))
+    (found,) = apply_expectations([link(38.0)], devices(1), Knowledge(table=SHIPPED, baseline=measured))
     assert found.outcome is Outcome.FAIL
     assert "the hardware's own limit" in found.reason
     assert "the static table" in found.reason
@@ -160,12 +161,12 @@ def test_siblings_are_forgiven_what_the_fleet_knows_of_scatter() -> None:
     wide = [0.94, 0.96, 0.98, 1.0, 1.02, 1.04, 1.06, 1.0]
     fleet = learn_baseline(document(f"n{i}", [790 * share for share in wide]) for i in range(8))
     odd = [790.0] * 7 + [790 * 0.86]
-    assert apply_expectations(results(odd), devices(8), Knowledge())[7].outcome is Outcome.FAIL
+    assert apply_expectations(results(odd), devices(8), Knowledge())[7].outcome is Outcome.ERROR
     assert apply_expectations(results(odd), devices(8), Knowledge(baseline=fleet))[7].outcome is Outcome.PASS
 
 
 def test_siblings_need_three_others_and_forgive_their_own_scatter() -> None:
-    assert apply_expectations(results([100, 100, 100, 80]), devices(4), Knowledge())[3].outcome is Outcome.FAIL
+    assert apply_expectations(results([100, 100, 100, 80]), devices(4), Knowledge())[3].outcome is Outcome.ERROR
     assert apply_expectations(results([100, 100, 80]), devices(3), Knowledge())[2].outcome is Outcome.PASS
     assert apply_expectations(results([100, 100, 90.5]), devices(3), Knowledge())[2].outcome is Outcome.PASS
     wild = [100.0, 90, 110, 95, 105, 92, 108, 84]
