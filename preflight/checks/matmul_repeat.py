@@ -131,10 +131,10 @@ def _build_result(device: Device, seen: WorkHistory) -> Result:
     if not seen.digests:
         reason = f"no matmul could be computed: {evidence.get('lacks', 'torch supports no type here')}"
         return Result(test=TEST, outcome=Outcome.ERROR, device=device.name, reason=reason)
-    return _build_failed_result(result, device, seen.findings) if seen.findings else result
+    return _build_failed_result(result, device, seen.findings, by_limit=only_judged) if seen.findings else result
 
 
-def _build_failed_result(result: Result, device: Device, findings: list[WorkFinding]) -> Result:
+def _build_failed_result(result: Result, device: Device, findings: list[WorkFinding], *, by_limit: bool) -> Result:
     """The result with full details of the first error, and names of the others."""
     first = findings[0]
     also = dict.fromkeys(found.item.kind.name for found in findings if found.item.kind != first.item.kind)
@@ -158,6 +158,7 @@ def _build_failed_result(result: Result, device: Device, findings: list[WorkFind
         remarks=result.remarks,
         evidence=evidence,
         locations=locations,
+        by_limit=by_limit,
     )
 
 

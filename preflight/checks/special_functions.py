@@ -80,6 +80,7 @@ def _build_result(device: Device, digests: dict[str, str], wrong: list[tuple[str
         remarks=remarks,
         evidence=evidence | _build_evidence(answers) | {"wrong_works": len(wrong)},
         locations=(Location(gpu=device.uuid or device.name),),
+        by_limit=only_judged,
     )
 
 

@@ -3,7 +3,8 @@
 Only devices that passed on their own take part, and only those of equal platforms are compared. Naming a culprit takes a
 golden digest, or three devices of which a majority agrees with each other against it. Otherwise at least one of the
 differing devices is wrong, but unknown: none of them passes, and none is named. If devices agree on bits that fail each
-device's own verification, the library or the verification is wrong, not a device.
+device's own verification, the library or the verification is wrong, not a device. Verification alone, without another
+device's bits or a golden digest, fails none: its rounding limits were calculated, not measured.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ def judge_by_majority(results: Sequence[Result], devices: Sequence[Device] = ())
         else result
         for number, result in enumerate(results)
     ]
-    return _excuse_shared_refusals(judged, tuple(told.values()))
+    return _doubt_lone_refusals(_excuse_shared_refusals(judged, tuple(told.values())), tuple(told.values()))
 
 
 def _collect_votes(number: int, told: Mapping[int, ComputedDigests], names: Mapping[int, str]) -> VoteSummary:
@@ -177,11 +178,38 @@ def _excuse_shared_refusals(results: Sequence[Result], passed: Sequence[Computed
     return tuple(excused)
 
 
+def _doubt_lone_refusals(results: Sequence[Result], passed: Sequence[ComputedDigests]) -> tuple[Result, ...]:
+    """Make failures by verification alone inconclusive without a golden digest or a device that passed the same work.
+
+    A device that passed with the same bits counts, too: then this device verifies wrong.
+    """
+    judged = []
+    for result in results:
+        mine = parse_computed_digests(result) if result.outcome is Outcome.FAIL and result.by_limit else None
+        if mine is not None and mine.objected and not _has_second_word(mine, passed):
+            reason = (
+                f"{result.reason}. No other device and no golden digest confirms this: record goldens from other nodes"
+                " (python -m preflight goldens record) and run again"
+            )
+            result = msgspec.structs.replace(result, outcome=Outcome.ERROR, reason=reason, by_limit=False)
+        judged.append(result)
+    return tuple(judged)
+
+
 def _is_contradicted(mine: ComputedDigests, passed: Sequence[ComputedDigests]) -> bool:
     """Whether a golden digest or another device contradicts any of the refused works."""
     comparable = [found for found in passed if _share_platform(mine, found)]
     known = [mine.goldens, *(found.digests for found in comparable)]
     return any(of.get(work, mine.digests.get(work)) != mine.digests.get(work) for work in mine.objected for of in known)
+
+
+def _has_second_word(mine: ComputedDigests, passed: Sequence[ComputedDigests]) -> bool:
+    """Whether a golden digest differs in a refused work, or a device that passed has computed one."""
+    theirs = [found.digests for found in passed if _share_platform(mine, found)]
+    golden_differs = any(
+        mine.goldens.get(work, mine.digests.get(work)) != mine.digests.get(work) for work in mine.objected
+    )
+    return golden_differs or any(work in of for work in mine.objected for of in theirs)
 
 
 def _share_objection(mine: ComputedDigests, other: ComputedDigests, work: str) -> bool:

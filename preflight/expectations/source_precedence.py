@@ -36,7 +36,9 @@ from preflight.results import Expectation, Figure, Outcome, Source
 
 GROSS_SHARE = 0.4  # of a static bound: tables confuse one direction with both (a half), hardly more
 USUAL_SHARE = 0.05  # this far below the fleet's median is still usual
-UNMEASURED = "No limit fails a device here, because this platform has not been measured: learn a baseline from three nodes"
+UNMEASURED = (
+    "No limit fails a device here, because this platform has not been measured: learn a baseline from three nodes"
+)
 _STATIC = (Source.PHYSICAL, Source.SKU)
 _OVERRULED = (*_STATIC, Source.HISTORY)
 Bounds = Mapping[Source, SourceBound]

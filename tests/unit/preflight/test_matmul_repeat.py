@@ -144,7 +144,9 @@ def test_a_multiprocessor_that_is_known_is_a_location() -> None:
     item = next(schedule_products(KINDS, HOST[0], "gate"))
     good = products()
     findings = [matmul_repeat.WorkFinding(item, "wrong", {}, sms) for sms in ([17], [3, 17], [])]
-    failed = matmul_repeat._build_failed_result(good, msgspec.structs.replace(HOST[0], uuid="GPU-1"), findings)
+    failed = matmul_repeat._build_failed_result(
+        good, msgspec.structs.replace(HOST[0], uuid="GPU-1"), findings, by_limit=False
+    )
     assert [(location.gpu, location.sm) for location in failed.locations] == [("GPU-1", 3), ("GPU-1", 17)]
 
 

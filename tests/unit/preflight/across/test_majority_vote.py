@@ -155,6 +155,7 @@ def refused(
         device=device,
         reason="wrong in every repeat",
         evidence=told.evidence(),
+        by_limit=True,
     )
 
 
@@ -162,10 +163,20 @@ def test_bits_that_all_share_and_all_refuse_are_no_devices_fault() -> None:
     shared = judge_by_majority([refused(f"cuda:{i}", same(), WORKS[:1]) for i in range(2)])
     assert outcomes(shared) == ["error", "error"]
     assert "cuda:0, cuda:1 compute the same bits" in shared[0].reason
+
+
+def test_verification_alone_fails_nothing() -> None:
     alone = judge_by_majority([refused("cuda:0", same(), WORKS[:1])])
+    assert "wrong in every repeat. No other device and no golden digest confirms this" in alone[0].reason
     other_bits = judge_by_majority([refused("cuda:0", same(), WORKS[:1]), refused("cuda:1", same("bbbb"), WORKS[:1])])
     other_chip = judge_by_majority([refused("cuda:0", same(), WORKS[:1]), refused("cuda:1", same(), WORKS[:1], "H200")])
-    assert outcomes(alone + other_bits + other_chip) == ["fail"] * 5
+    assert outcomes(alone + other_bits + other_chip) == ["error"] * 5
+    known = judge_by_majority([refused("cuda:0", same(), WORKS[:1], golden={WORKS[0]: "bbbb"})])
+    assert outcomes(known) == ["fail"]
+    right = judge_by_majority([refused("cuda:0", same(), WORKS[:1], golden={WORKS[0]: "aaaa"})])
+    assert outcomes(right) == ["error"], "the golden digest says that the verification is wrong"
+    by_repeats = msgspec.structs.replace(refused("cuda:0", same(), WORKS[:1]), by_limit=False)
+    assert outcomes(judge_by_majority([by_repeats])) == ["fail"]
 
 
 def test_who_refuses_what_another_took_is_itself_wrong() -> None:
@@ -174,7 +185,7 @@ def test_who_refuses_what_another_took_is_itself_wrong() -> None:
     )
     assert outcomes(judged) == ["fail", "pass", "pass"]
     more = judge_by_majority([refused("cuda:0", same(), WORKS[:2]), refused("cuda:1", same(), WORKS[:1])])
-    assert outcomes(more) == ["fail", "error"]
+    assert outcomes(more) == ["error", "error"]
 
 
 def test_two_alike_are_not_excused_against_another_that_computes_otherwise() -> None:
