@@ -23,7 +23,7 @@ from preflight.checks.collective_ops import (
 )
 from preflight.checks.hashed_payloads import WORD_BYTES, derive_seed, fill_words
 from preflight.checks.pair_exchange import reduce_longest_seconds, wait_for_all_devices
-from preflight.checks.torch_devices import synchronize_device
+from preflight.checks.torch_devices import start_timer, synchronize_device
 from preflight.device_comparison.collective_results import UNOWNED, find_wrong_part_owners
 from preflight.results import Figure, Location, Outcome, Result
 
@@ -110,12 +110,12 @@ class _Collectives:
             operation.ready()
             synchronize_device(self._device)
             wait_for_all_devices(self._device)
-            began = time.perf_counter()
+            read_seconds = start_timer(self._device)
             if self._context.fault == "slow" and operation.in_place and not small:
                 time.sleep(SLOW_S)
             operation.perform()
+            seconds.append(read_seconds())
             synchronize_device(self._device)
-            seconds.append(time.perf_counter() - began)
             if self._context.fault == "stuck_bit" and operation.reduces:
                 operation.receive[operation.receive.numel() // 2] ^= STUCK_BIT
             self._faults += operation.faults()

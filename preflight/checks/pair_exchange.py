@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import time
 from typing import Any, NamedTuple
 
@@ -18,12 +17,13 @@ from preflight.checks.hashed_payloads import (
     fill_words,
     find_mismatched_words,
 )
-from preflight.checks.torch_devices import synchronize_device
+from preflight.checks.torch_devices import start_timer, synchronize_device
 
 WAYS = ("up", "down", "both")  # from the lower index to the higher, back, both at once
 HOST_BYTES = 1 << 20
 GPU_BYTES = 256 << 20
-REPEATS = {"gate": 3, "standard": 8, "burn-in": 8}
+REPEATS = {"gate": 5, "standard": 8, "burn-in": 8}  # timings, of which the least counts: others can only delay
+GPU_TRANSFERS = 20  # in one timing: one alone takes 0.7 ms over NVLink, and varies by what a dead link of 18 costs
 SLOW_S = 0.25  # delay that an injected slow end adds to one transfer
 
 
@@ -36,14 +36,15 @@ class PartnerRates(NamedTuple):
 
 
 class PairExchange:
-    """The buffers of this device and the number of repetitions."""
+    """The buffers of this device, the number of timings, and that of transfers in each."""
 
     def __init__(self, context: Context, device: Device) -> None:
         most = HOST_BYTES if device.on_host else GPU_BYTES
         words = max(1, min(most, device.memory_bytes // 4 or most) // WORD_BYTES)
         self._device, self._fault = device, context.fault
         self._neighbour = (device.index - 1) % max(1, len(context.devices))
-        self.repeats = REPEATS.get(context.level, 3)
+        self.repeats = REPEATS.get(context.level, 5)
+        self.transfers = 1 if device.on_host else GPU_TRANSFERS
         self.sent = torch.empty(words, dtype=torch.int64, device=device.torch_name)
         self.received = torch.empty_like(self.sent)
 
@@ -60,20 +61,18 @@ class PairExchange:
             sends = way == "both" or (way == "up") == (me < peer)
             receives = way == "both" or not sends
             seconds = []
+            if not self._device.on_host:
+                self._transfer(peer, sends=sends, receives=receives, transfers=1)  # connects and warms up
             for _ in range(self.repeats):
                 if receives:
                     fill_sentinel(self.received)
                 self._meet(peer)
-                seconds.append(self._transfer(peer, sends=sends, receives=receives))
+                seconds.append(self._transfer(peer, sends=sends, receives=receives, transfers=self.transfers))
                 if receives:
                     wrong = wrong or self._compare(derive_seed(round_number, peer, me))
-            rates[way] = self.nbytes / self._usual(seconds) / 1e9
+            rates[way] = self.nbytes / min(seconds) / 1e9
         alone = rates["down"] if me < peer else rates["up"]
         return PartnerRates(alone, rates["both"], wrong)
-
-    def _usual(self, seconds: list[float]) -> float:
-        """The median; for processes that share processors the minimum, since others may take the CPU."""
-        return min(seconds) if self._device.on_host else statistics.median(seconds)
 
     def _meet(self, peer: int) -> None:
         """Synchronize only with the partner: if the pair hangs, no other device waits here, so the pair is identified."""
@@ -81,16 +80,18 @@ class PairExchange:
         _start_both_directions(dist.P2POp(dist.isend, word[:1], peer), dist.P2POp(dist.irecv, word[1:], peer))
         synchronize_device(self._device)
 
-    def _transfer(self, peer: int, *, sends: bool, receives: bool) -> float:
-        """Seconds until the sent data is taken, or the expected data has arrived."""
-        began = time.perf_counter()
+    def _transfer(self, peer: int, *, sends: bool, receives: bool, transfers: int) -> float:
+        """Seconds of one transfer, until the sent data is taken, or the expected data has arrived."""
+        read_seconds = start_timer(self._device)
         if self._fault == "slow_device" or (self._fault == "slow_link" and peer == self._neighbour and sends):
             time.sleep(SLOW_S)
-        wanted = [dist.P2POp(dist.isend, self.sent, peer)] if sends else []
-        wanted += [dist.P2POp(dist.irecv, self.received, peer)] if receives else []
-        _start_both_directions(*wanted)
+        for _ in range(transfers):
+            wanted = [dist.P2POp(dist.isend, self.sent, peer)] if sends else []
+            wanted += [dist.P2POp(dist.irecv, self.received, peer)] if receives else []
+            _start_both_directions(*wanted)
+        seconds = read_seconds()
         synchronize_device(self._device)
-        return time.perf_counter() - began
+        return seconds / transfers
 
     def _compare(self, seed: int) -> WordMismatch | None:
         if self._fault == "corrupt":

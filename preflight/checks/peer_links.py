@@ -103,7 +103,11 @@ class _PairRounds:
                 Figure(name="pair_rate", value=received.both_ways, unit="GB/s", setting=f"{medium}, both ways"),
             ),
             locations=(Location(gpu=self._device.name, peer=peer),),
-            evidence={"round": number, "bytes": self._exchange.nbytes, "transfers": 2 * self._exchange.repeats},
+            evidence={
+                "round": number,
+                "bytes": self._exchange.nbytes,
+                "transfers": 2 * self._exchange.repeats * self._exchange.transfers,
+            },
         )
 
     def _measured(self) -> list[PairResult]:

@@ -6,6 +6,7 @@ import datetime as dt
 import functools
 import os
 import platform
+import time
 from collections.abc import Callable, Iterator
 
 import torch
@@ -98,6 +99,25 @@ def synchronize_device(device: Device) -> None:
     """Wait for all work on the device, so that its errors appear here."""
     if not device.on_host:
         torch.cuda.synchronize(device.torch_name)
+
+
+def start_timer(device: Device) -> Callable[[], float]:
+    """Start timing the work that follows on the device; call the result at its end for the seconds that it took.
+
+    On a GPU by events in its stream: launches and interrupts of the host's processor do not count.
+    """
+    if device.on_host:
+        began = time.perf_counter()
+        return lambda: time.perf_counter() - began
+    first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    first.record()
+
+    def read_seconds() -> float:
+        last.record()
+        last.synchronize()
+        return float(first.elapsed_time(last)) / 1e3
+
+    return read_seconds
 
 
 def release_device_memory(device: Device) -> None:

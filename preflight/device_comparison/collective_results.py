@@ -112,7 +112,8 @@ def _judge_late_ranks(results: Sequence[Result], *, on_host: bool) -> list[Resul
                 f"it is late: ready after {mine * 1e3:.0f} ms, the others after {usual * 1e3:.0f} ms for the same work"
             )
             reason = f"{result.reason}; {reason}" if result.reason else reason
-            judged.append(msgspec.structs.replace(result, outcome=Outcome.FAIL, reason=reason))
+            by_limit = result.outcome is not Outcome.FAIL
+            judged.append(msgspec.structs.replace(result, outcome=Outcome.FAIL, reason=reason, by_limit=by_limit))
         else:
             judged.append(result)
     return judged

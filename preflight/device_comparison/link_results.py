@@ -48,12 +48,13 @@ class PairMeasurement(msgspec.Struct, frozen=True):
 
 
 class _LinkFault(msgspec.Struct, frozen=True):
-    """One fault of a device, or between two devices."""
+    """One fault of a device, or between two devices; `by_limit`: it is one of rates."""
 
     ends: tuple[str, ...]
     sentence: str
     outcome: Outcome = Outcome.FAIL
     wrong_data: bool = False
+    by_limit: bool = False
 
 
 def judge_peer_links(results: Sequence[Result], devices: Sequence[Device]) -> list[Result]:
@@ -186,7 +187,7 @@ def _compare_pairs(measured: Sequence[PairMeasurement], medium: str, usual: floa
 def _describe_accused(accused: Accused, words: str, usual: float) -> _LinkFault:
     rate = f"at best {accused.score:.0%} of the usual rate (median of all pairs: {usual:.3g} GB/s)"
     what = "it is slow" if accused.kind is Kind.NODE else f"the link between {' and '.join(accused.where)} is slow"
-    return _LinkFault(accused.where, f"{what}{words}: {rate}; {'; '.join(accused.evidence)}")
+    return _LinkFault(accused.where, f"{what}{words}: {rate}; {'; '.join(accused.evidence)}", by_limit=True)
 
 
 def _describe_undecided(verdict: LocalisationVerdict, words: str, usual: float) -> list[_LinkFault]:
@@ -216,7 +217,7 @@ def _find_slow_directions(
         back = receiver, sender
         if best[sender, receiver] < share * best.get(back, 0.0):
             words = f"{rates[sender, receiver]:.3g} GB/s, {rates[back]:.3g} GB/s in the other direction; a single pair cannot tell which end"
-            said.append(_LinkFault((sender, receiver), f"slow from {sender} to {receiver}: {words}"))
+            said.append(_LinkFault((sender, receiver), f"slow from {sender} to {receiver}: {words}", by_limit=True))
     return said
 
 
@@ -253,6 +254,7 @@ def _merge_device_result(name: str, mine: Sequence[Result], said: Sequence[_Link
     others = [(s, end) for s in about for end in s.ends if end != name]
     spoilt = [r for r in mine if _is_pair(r) and r.outcome is Outcome.FAIL]
     cleared = [f"not at fault here: {r.reason}" for r in spoilt if not any(s.wrong_data for s in about)]
+    failing = [(r.outcome, r.by_limit) for r in own] + [(s.outcome, s.by_limit) for s in about]
     evidence: Evidence = {}
     for result in own:
         evidence |= result.evidence
@@ -269,6 +271,7 @@ def _merge_device_result(name: str, mine: Sequence[Result], said: Sequence[_Link
         remarks=tuple(dict.fromkeys([*(remark for r in own for remark in r.remarks), *cleared])),
         evidence=evidence,
         misconfigured=any(r.misconfigured for r in own),
+        by_limit=worst is Outcome.FAIL and all(limit for outcome, limit in failing if outcome is Outcome.FAIL),
     )
 
 

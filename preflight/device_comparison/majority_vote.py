@@ -183,16 +183,15 @@ def _doubt_lone_refusals(results: Sequence[Result], passed: Sequence[ComputedDig
 
     A device that passed with the same bits counts, too: then this device verifies wrong.
     """
-    judged = []
-    for result in results:
+    judged = list(results)
+    for number, result in enumerate(results):
         mine = parse_computed_digests(result) if result.outcome is Outcome.FAIL and result.by_limit else None
         if mine is not None and mine.objected and not _has_second_word(mine, passed):
             reason = (
                 f"{result.reason}. No other device and no golden digest confirms this: record goldens from other nodes"
                 " (python -m preflight goldens record) and run again"
             )
-            result = msgspec.structs.replace(result, outcome=Outcome.ERROR, reason=reason, by_limit=False)
-        judged.append(result)
+            judged[number] = msgspec.structs.replace(result, outcome=Outcome.ERROR, reason=reason, by_limit=False)
     return tuple(judged)
 
 

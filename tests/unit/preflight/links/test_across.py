@@ -73,6 +73,17 @@ def test_one_dead_nvlink_of_18_names_its_gpu(culprit: str) -> None:
     assert "it is slow: at best 9" in failed(results)[culprit]
 
 
+def test_a_slow_device_fails_by_a_limit_and_wrong_data_by_itself() -> None:
+    slow = measured(NAMES, lambda a, b: 380 * (17 / 18 if "cuda:3" in (a, b) else 1))
+    assert judge_peer_links(slow, DEVICES)[3].by_limit
+    wrong = [
+        msgspec.structs.replace(r, outcome=Outcome.FAIL, reason="1 wrong word") if r.device == "cuda:3" else r
+        for r in slow
+    ]
+    found = judge_peer_links(wrong, DEVICES)[3]
+    assert (found.outcome, found.by_limit) == (Outcome.FAIL, False)
+
+
 def test_a_slow_way_of_one_pair_names_the_link_at_both_ends() -> None:
     results = judge_peer_links(
         measured(NAMES, lambda a, b: 200.0 if (a, b) == ("cuda:2", "cuda:6") else 380.0), DEVICES
