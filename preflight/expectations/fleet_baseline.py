@@ -23,10 +23,11 @@ from preflight.expectations.bounds import (
     misses_bound,
 )
 from preflight.expectations.machine_identity import KnownMachine, MachineRegistry
-from preflight.expectations.measurement_keys import NORMAL_MAD, MeasurementKey, compute_spread, format_value
+from preflight.expectations.measurement_keys import MeasurementKey, compute_spread, format_value
 from preflight.results import Figure, Source
 from vocabulary.text.plurals import format_count
 
+NORMAL_QUARTILE = 1.1503  # of a normal distribution's distances from its middle, in standard deviations
 NODES_MIN = 3  # besides the judged node
 DEVICES_MIN = 4  # in a node, to estimate its spread
 NODES_ALONE = 8  # this many nodes decide without a second source
@@ -98,11 +99,10 @@ def compute_level(entry: BaselineEntry, without: AbstractSet[str] = frozenset())
         usual = clamp_to_share(usual, entry.before, DRIFT_PER_LEARN)
     if entry.first > 0:
         usual = clamp_to_share(usual, entry.first, DRIFT_IN_ALL)
-    more = 1 + 1 / len(others)  # allowance for the small number of nodes
-    inside = _scatter_within_nodes(others, middles) * more
+    inside = _scatter_within_nodes(others, middles) * _allow_for_few(sum(map(len, others)))
     return FleetLevel(
         usual=usual,
-        spread=math.hypot(compute_spread(middles) * more, inside),
+        spread=math.hypot(compute_spread(middles) * _allow_for_few(len(others)), inside),
         nodes=len(others),
         inside=inside if max(map(len, others)) >= DEVICES_MIN else None,
         held=now if usual != now else 0.0,
@@ -111,12 +111,23 @@ def compute_level(entry: BaselineEntry, without: AbstractSet[str] = frozenset())
 
 
 def _scatter_within_nodes(nodes: Sequence[Sequence[float]], middles: Sequence[float]) -> float:
-    """The spread of devices around their node's median, as a share, over all nodes, as each has only a few."""
-    away = [
+    """The spread of devices around their node's median, as a share, over all nodes, as each has only a few.
+
+    By the upper quartile of the distances, which estimates better than their median and forgives a quarter of slow devices.
+    """
+    away = sorted(
         abs(value / middle - 1) for node, middle in zip(nodes, middles, strict=True) for value in node if middle > 0
-    ]
+    )
     count = statistics.median(map(len, nodes))
-    return NORMAL_MAD * statistics.median(away) * count / max(1.0, count - 0.8) if away else 0.0
+    return away[3 * len(away) // 4] / NORMAL_QUARTILE * count / max(1.0, count - 0.8) if away else 0.0
+
+
+def _allow_for_few(count: int) -> float:
+    """The factor on a spread estimated from `count` values: more than one of its own standard deviations.
+
+    A run has hundreds of figures, and the one whose scatter was underestimated most would fail a healthy device.
+    """
+    return 1 + 1.5 / math.sqrt(count)
 
 
 def clamp_to_share(value: float, middle: float, share: float) -> float:

@@ -22,9 +22,7 @@ JOINT_TESTS = ("collectives",)  # all devices wait for each other: their figures
 WARN_SHARE = 0.05  # healthy GPUs of one node differ by this much in a product's rate
 FAIL_SHARE = 0.09  # where the fleet knows the scatter
 UNKNOWN_SHARE = 0.12
-SIGMAS = (
-    5.5  # for larger spreads, this multiple of the spread: forty figures of eight devices miss it in 1 of 10 000 runs
-)
+SIGMAS = 5.0  # for larger spreads, this multiple of the spread
 HOTTER_C = 12.0
 
 

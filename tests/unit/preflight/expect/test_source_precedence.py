@@ -132,7 +132,7 @@ SCENES: dict[str, tuple[list[float], Knowledge, Outcome]] = {
     "as slow as two nodes": (ALL_SLOW, known(baseline=mixed(24, 2, 790, 671)), FAIL),
     "slower than the slow third of a fleet": ([600.0], known(baseline=mixed(24, 12, 790, 671)), FAIL),
     "under a fleet of which many are nearer than its bound is wide": (
-        [626.0],
+        [560.0],
         known(baseline=fleet(40, 790, spread=0.1)),
         FAIL,
     ),
