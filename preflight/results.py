@@ -77,7 +77,7 @@ class Location(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One test on one device. `misconfigured` marks a NOT_RUN that an operator must fix first.
 
-    `by_limit` marks a FAIL that follows from a limit of rates or of rounding: it counts only on a measured platform.
+    `by_limit` marks a FAIL or ERROR by a limit of rates or of rounding: a FAIL by one counts only on a measured platform.
     `remarks` are informative and change no verdict. `evidence` holds further data, as plain values.
     """
 

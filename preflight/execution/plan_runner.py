@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from preflight.check_context import Device
@@ -82,10 +82,16 @@ class PlanRunner:
         """The versions that results depend on."""
         return self._crew.software
 
-    def round(self) -> tuple[Result, ...]:
-        """Run the plan once; one or more results for each of its tests and devices, in order."""
+    def round(self, only: Collection[str] | None = None) -> tuple[Result, ...]:
+        """Run the plan once; one or more results for each of its tests and devices, in order.
+
+        Args:
+            only: the tests to run; None: all.
+        """
         results: list[Result] = []
         for spec in self._plan.specs:
+            if only is not None and spec.test not in only:
+                continue
             self._progress.begins(spec.test)
             found = self._node(spec) if spec.scope is Scope.NODE else self._on_devices(spec)
             self._progress.ended(found)

@@ -14,7 +14,7 @@ from preflight.device_comparison.failure_locations import resolve_failure_locati
 from preflight.execution.plan_runner import PlanRunner
 from preflight.execution.progress_output import Progress
 from preflight.expectations.measurement_keys import describe_software_stack
-from preflight.expectations.result_judgement import apply_expectations
+from preflight.expectations.result_judgement import Knowledge, apply_expectations
 from preflight.plan import LASTS_S, LEVELS, Injection, Plan, Scope
 from preflight.results import DOCUMENT_VERSION, Document, Outcome, Result, Verdict
 from preflight.run_verdict import judge_run
@@ -44,9 +44,9 @@ def qualify_node(
     with PlanRunner(chosen, clock, progress) as runner:
         while rounds == 0 or (verdict is Verdict.PASS and clock.monotonic() - began + round_s <= lasts_s):
             round_began, rounds = clock.monotonic(), rounds + 1
-            measured = judge_across_devices(runner.round(), runner.devices)
-            knows = msgspec.structs.replace(known, software=describe_software_stack(runner.software))
-            results = resolve_failure_locations(apply_expectations(measured, runner.devices, knows), runner.devices)
+            results = _judge_results(runner.round(), runner, known)
+            if slow := list_tests_to_repeat(results):
+                results = confirm_slow_results(results, _judge_results(runner.round(slow), runner, known, results))
             verdict, reasons = judge_run(
                 [spec.test for spec in chosen.specs], results, list_awaited_results(chosen, runner.names)
             )
@@ -70,6 +70,42 @@ def qualify_node(
         software=software,
         results=add_remark(results, devices, left_out),
     )
+
+
+def _judge_results(
+    found: Sequence[Result], runner: PlanRunner, known: Knowledge, earlier: Sequence[Result] = ()
+) -> tuple[Result, ...]:
+    """What the results of a round mean; `earlier` ones of other tests tell the properties of the devices."""
+    tests = {result.test for result in found}
+    measured = judge_across_devices(found, runner.devices)
+    rest = [result for result in earlier if result.test not in tests]
+    knows = msgspec.structs.replace(known, software=describe_software_stack(runner.software))
+    judged = apply_expectations([*measured, *rest], runner.devices, knows)[: len(measured)]
+    return resolve_failure_locations(judged, runner.devices)
+
+
+def list_tests_to_repeat(results: Sequence[Result]) -> tuple[str, ...]:
+    """The tests in which a device missed a limit of rates: it may have been disturbed, and is measured again."""
+    return tuple(dict.fromkeys(result.test for result in results if result.by_limit))
+
+
+def confirm_slow_results(first: Sequence[Result], second: Sequence[Result]) -> tuple[Result, ...]:
+    """The first results, with those of the second measurement where a limit was missed, or a fault appeared since.
+
+    A missed limit counts only if it is missed twice. Wrong bits, hangs and errors of either measurement stay.
+    """
+    latest = {(result.test, result.device): result for result in second}
+    merged = []
+    for result in first:
+        later = latest.pop((result.test, result.device), None)
+        if later is not None and result.by_limit:
+            remark = f"measured twice; the first time: {result.reason}"
+            merged.append(msgspec.structs.replace(later, remarks=(*later.remarks, remark)))
+        elif later is not None and result.outcome is Outcome.PASS and not later.by_limit:
+            merged.append(later)
+        else:
+            merged.append(result)
+    return (*merged, *latest.values())
 
 
 def list_awaited_results(chosen: Plan, names: Sequence[str]) -> dict[str, Sequence[str]]:

@@ -81,16 +81,13 @@ class _JudgementContext:
             remarks=result.remarks + tuple(remark for ruling in rulings for remark in ruling.remarks),
         )
         if result.outcome is Outcome.FAIL and result.by_limit and not self._is_measured(result.device):
-            return msgspec.structs.replace(
-                judged, outcome=Outcome.ERROR, by_limit=False, reason=f"{result.reason}. {UNMEASURED}"
-            )
+            return msgspec.structs.replace(judged, outcome=Outcome.ERROR, reason=f"{result.reason}. {UNMEASURED}")
         if result.outcome is not Outcome.PASS:
             return judged
         for outcome in (Outcome.FAIL, Outcome.ERROR):
             if reasons := [ruling.reason for ruling in rulings if ruling.outcome is outcome]:
-                by_limit = outcome is Outcome.FAIL
                 reason = "; ".join(dict.fromkeys(reasons))
-                return msgspec.structs.replace(judged, outcome=outcome, reason=reason, by_limit=by_limit)
+                return msgspec.structs.replace(judged, outcome=outcome, reason=reason, by_limit=True)
         return judged
 
     def _is_measured(self, device: str) -> bool:

@@ -218,12 +218,12 @@ def _build_named(scene: GroupEvidence, accused: Accused) -> Named:
         nic=nic,
         score=round(accused.score, 4),
         margin=round(accused.margin, 4),
-        evidence=(*accused.evidence, *_describe_wrong_data(scene, accused)),
+        evidence=tuple(_describe_wrong_data(scene, accused)) or accused.evidence,
     )
 
 
 def _describe_wrong_data(scene: GroupEvidence, accused: Accused) -> Iterator[str]:
-    """Report wrong data, which is worse than a low rate."""
+    """Report wrong data; a low rate beside it does not matter, and a test with wrong data has none."""
     ends = set(accused.where)
     mine = [r for r in _select_tested_records(scene) if (ends <= {r.a, r.b}) and accused.rail in (None, r.rail)]
     if accused.kind is not Kind.SWITCH and (wrong := [r for r in mine if r.wrong_words]):

@@ -66,6 +66,7 @@ def test_who_is_at_fault_is_named(make_group: MakeGroup, fault: str, kind: Kind,
     assert document.injected == (fault,)
     if fault.startswith("corrupt"):
         assert "wrong data" in document.reason
+        assert "slow" not in document.reason
 
 
 def test_nodes_that_hang_or_die_are_named_and_the_others_go_on(make_group: MakeGroup) -> None:

@@ -8,11 +8,12 @@ import msgspec
 import pytest
 
 from preflight.execution.device_assignment import DeviceAssignments, assign_host_devices
+from preflight.execution.plan_runner import PlanRunner
 from preflight.execution.progress_output import SilentProgress
-from preflight.execution.qualification import qualify_node
+from preflight.execution.qualification import confirm_slow_results, qualify_node
 from preflight.host.nvml_library import count_gpus
 from preflight.plan import LASTS_S, LEVELS, Injection, Plan, Scope, Spec
-from preflight.results import Document, Verdict
+from preflight.results import Document, Figure, Outcome, Result, Verdict
 from vocabulary.clock import SystemClock
 
 pytestmark = [
@@ -71,3 +72,48 @@ def test_a_node_whose_gpus_are_hidden_in_part_is_not_proved_whole(
     document = qualify_node(planned("gate"), "n1", (), tmp_path, SystemClock(), SilentProgress())
     assert (document.verdict, document.complete) == (Verdict.PASS, False)
     assert ["leaves out GPU 1" in result.remarks for result in document.results] == [True, False]
+
+
+def rated(value: float, device: str = "cuda:0", test: str = "measures", **changes: object) -> Result:
+    figure = Figure(name="product_rate", value=value, unit="TFLOP/s")
+    return msgspec.structs.replace(Result(test=test, outcome=Outcome.PASS, device=device, figures=(figure,)), **changes)
+
+
+def test_a_limit_that_is_missed_once_fails_nothing() -> None:
+    slow = rated(700, outcome=Outcome.FAIL, reason="it is slow", by_limit=True)
+    (once,) = confirm_slow_results([slow], [rated(790)])
+    assert (once.outcome, once.remarks) == (Outcome.PASS, ("measured twice; the first time: it is slow",))
+    (twice,) = confirm_slow_results([slow], [slow])
+    assert (twice.outcome, twice.reason) == (Outcome.FAIL, "it is slow")
+    assert confirm_slow_results([rated(790)], [slow]) == (rated(790),)
+
+
+def test_a_fault_of_either_measurement_stays() -> None:
+    slow = rated(700, outcome=Outcome.FAIL, reason="it is slow", by_limit=True)
+    wrong = rated(790, outcome=Outcome.FAIL, reason="wrong bits")
+    assert confirm_slow_results([slow], [wrong])[0].reason == "wrong bits"
+    assert confirm_slow_results([rated(790)], [wrong]) == (wrong,)
+    assert confirm_slow_results([wrong], [rated(790)]) == (wrong,)
+    hung = rated(790, device="cuda:1", outcome=Outcome.HANG)
+    assert confirm_slow_results([slow], [slow, hung])[1] == hung
+
+
+def test_only_the_test_that_missed_a_limit_is_measured_again(
+    more_tests: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first measurement of one device is disturbed; what was learned from others says so."""
+    ran: list[object] = []
+
+    def measure(runner: PlanRunner, only: tuple[str, ...] | None = None) -> tuple[Result, ...]:
+        ran.append(only)
+        disturbed = rated(600, outcome=Outcome.FAIL, reason="it is slow", by_limit=True)
+        return (rated(790, test="other"), disturbed) if only is None else (rated(790),)
+
+    monkeypatch.setattr(PlanRunner, "round", measure)
+    specs = tuple(Spec(test, Scope.NODE, 1e6, (), {"gate": 1.0}) for test in ("other", "measures"))
+    document = qualify_node(Plan("gate", specs, {}), "n1", (), tmp_path, SystemClock(), SilentProgress())
+    assert ran == [None, ("measures",)]
+    assert [(result.test, result.outcome) for result in document.results] == [
+        ("other", Outcome.PASS),
+        ("measures", Outcome.PASS),
+    ]

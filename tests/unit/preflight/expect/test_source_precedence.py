@@ -201,7 +201,7 @@ def test_a_limit_fails_nothing_on_a_platform_that_was_not_measured() -> None:
     assert [result.outcome for result in judged(ONE_SLOW, knows)] == [PASS] * 7 + [ERROR]
     refused = [msgspec.structs.replace(results([790.0])[0], outcome=FAIL, reason="beyond rounding", by_limit=True)]
     (found,) = apply_expectations(refused, devices(1, node=NODE), knows)
-    assert (found.outcome, found.by_limit) == (ERROR, False)
+    assert (found.outcome, found.by_limit) == (ERROR, True)
     assert found.reason.startswith("beyond rounding. No limit fails a device here")
     (same,) = apply_expectations(refused, devices(1, node=NODE), known(baseline=OTHER_FIGURE))
     assert (same.outcome, same.reason) == (FAIL, "beyond rounding")
