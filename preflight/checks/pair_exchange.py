@@ -23,6 +23,7 @@ WAYS = ("up", "down", "both")  # from the lower index to the higher, back, both 
 HOST_BYTES = 1 << 20
 GPU_BYTES = 256 << 20
 REPEATS = {"gate": 5, "standard": 8, "burn-in": 8}  # timings, of which the least counts: others can only delay
+HOST_REPEATS = {"gate": 3, "standard": 8, "burn-in": 8}
 GPU_TRANSFERS = 20  # in one timing: one alone takes 0.7 ms over NVLink, and varies by what a dead link of 18 costs
 SLOW_S = 0.25  # delay that an injected slow end adds to one transfer
 
@@ -43,7 +44,7 @@ class PairExchange:
         words = max(1, min(most, device.memory_bytes // 4 or most) // WORD_BYTES)
         self._device, self._fault = device, context.fault
         self._neighbour = (device.index - 1) % max(1, len(context.devices))
-        self.repeats = REPEATS.get(context.level, 5)
+        self.repeats = (HOST_REPEATS if device.on_host else REPEATS).get(context.level, 3)
         self.transfers = 1 if device.on_host else GPU_TRANSFERS
         self.sent = torch.empty(words, dtype=torch.int64, device=device.torch_name)
         self.received = torch.empty_like(self.sent)
