@@ -12,12 +12,14 @@ from pathlib import Path
 
 import msgspec
 
+from preflight.execution.cuda_errors import find_telling_line
 from preflight.worker_messages import Answer, Request
 from vocabulary.clock import Clock
 
 EXIT_DEADLINE_S = 2.0  # from the end of its output to the exit of a process
 REAP_DEADLINE_S = 5.0  # a process stuck in the driver may survive SIGKILL; it must not block this one
-NOISE_BYTES_MAX = 4096
+NOISE_BYTES_MAX = 1 << 16  # an abort prints its error, then several stack traces
+NOISE_CHARACTERS_MAX = 1000
 LINE_BYTES_MAX = 16 << 20
 READ_BYTES = 1 << 16
 QUOTED_BYTES_MAX = 200
@@ -82,6 +84,7 @@ class TestProcess:
 
     def ask(self, request: Request) -> None:
         """Send a request. A failure shows in the answers."""
+        self._noise = b""  # an error that an earlier test survived explains no later end
         with suppress(BrokenPipeError):
             os.write(self._in, msgspec.json.encode(request) + b"\n")
 
@@ -127,9 +130,8 @@ class TestProcess:
         self._noise = (self._noise + noise)[-NOISE_BYTES_MAX:]
 
     def noise(self) -> str:
-        """Its last line on standard error."""
-        lines = self._noise.decode(errors="backslashreplace").split("\n")
-        return next((line.strip() for line in reversed(lines) if line.strip()), "")
+        """What it last printed on standard error since its last request: the last line that names an error of CUDA, if any."""
+        return find_telling_line(self._noise.decode(errors="backslashreplace"))[:NOISE_CHARACTERS_MAX]
 
     def code(self) -> int:
         """The exit code of an ended process, or minus the signal."""

@@ -120,7 +120,9 @@ def test_a_test_that_does_not_exist_is_no_pass(processes: Callable[[], TestProce
     ("error", "outcome"),
     [
         (RuntimeError("CUDA error: an illegal memory access was encountered"), Outcome.FAIL),
-        (MemoryError("96 GiB"), Outcome.ERROR),
+        (RuntimeError("CUDA error: no kernel image is available for execution on the device"), Outcome.NOT_RUN),
+        (RuntimeError("CUDA error: of ours"), Outcome.ERROR),
+        (MemoryError("96 GiB"), Outcome.NOT_RUN),
         (ValueError("something of ours"), Outcome.ERROR),
         (ModuleNotFoundError("No module named 'torch'", name="torch"), Outcome.NOT_RUN),
     ],
@@ -182,7 +184,7 @@ def test_a_device_whose_test_raised_an_exception_goes_on_in_a_new_process(more_t
     plan = msgspec.structs.replace(plan, specs=(*plan.specs, plan.specs[0]))
     results = run_plan(plan, CLOCK, SilentProgress())
     assert [result.outcome.value for result in results] == ["pass", "fail", "pass", "pass", "pass", "fail"]
-    assert results[1].reason == "the device failed: CUDA error: of ours"
+    assert results[1].reason == "the device failed: CUDA error: misaligned address"
     assert results[0].evidence == results[4].evidence  # the other one stayed
 
 

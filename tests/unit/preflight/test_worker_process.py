@@ -155,3 +155,29 @@ def test_settings_of_a_job_do_not_change_what_is_tested(told: Told, monkeypatch:
     names = "{name: value for name, value in os.environ.items() if name.startswith(('NCCL', 'GLOO'))}"
     (found,) = told(f"yield {PASSES[:-1]}, evidence={names})")
     assert found.evidence == {"NCCL_SOCKET_IFNAME": "lo", "GLOO_SOCKET_IFNAME": "lo", "NCCL_DEBUG": "WARN"}
+
+
+def test_an_abort_after_a_long_stack_trace_is_judged_by_the_error_above_it(told: Told) -> None:
+    (found,) = told(
+        "import sys",
+        "print('watchdog: CUDA error: uncorrectable ECC error encountered', file=sys.stderr)",
+        "for n in range(200): print(f'frame #{n}: clone + 0x43 (in libc.so.6)', file=sys.stderr)",
+        "sys.stderr.flush()",
+        "os.abort()",
+        f"yield {PASSES}",
+    )
+    assert found.outcome is Outcome.FAIL
+    assert "uncorrectable ECC error" in found.reason
+
+
+def test_an_error_that_an_earlier_test_survived_explains_no_later_end(told: Told) -> None:
+    found = told(
+        "import sys",
+        "global times",
+        "times = globals().get('times', 0) + 1",
+        "if times == 1: os.write(2, b'NCCL WARN Cuda failure: hardware stack error\\n')",
+        "if times == 2: os.abort()",
+        f"yield {PASSES}",
+        times=2,
+    )
+    assert outcomes(found) == [Outcome.PASS, Outcome.ERROR]
