@@ -149,12 +149,24 @@ def test_modules_are_not_looked_for_where_a_person_stands(tmp_path: Path, monkey
 
 
 def test_settings_of_a_job_do_not_change_what_is_tested(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
-    job = {"NCCL_SOCKET_IFNAME": "eth7", "GLOO_SOCKET_IFNAME": "eth7", "NCCL_ALGO": "Tree", "NCCL_DEBUG": "WARN"}
+    job = {
+        "NCCL_SOCKET_IFNAME": "eth7",
+        "GLOO_SOCKET_IFNAME": "eth7",
+        "NCCL_DEBUG": "WARN",
+        "NCCL_TOPO_FILE": "/topo.xml",
+    }
+    job |= dict.fromkeys(("NCCL_ALGO", "NCCL_PROTO", "NCCL_NVLS_ENABLE", "NCCL_OF_A_LATER_RELEASE"), "0")
+    job |= {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "0"}
     for name, value in job.items():
         monkeypatch.setenv(name, value)
-    names = "{name: value for name, value in os.environ.items() if name.startswith(('NCCL', 'GLOO'))}"
+    names = "{name: value for name, value in os.environ.items() if 'NCCL' in name or 'GLOO' in name}"
     (found,) = told(f"yield {PASSES[:-1]}, evidence={names})")
-    assert found.evidence == {"NCCL_SOCKET_IFNAME": "lo", "GLOO_SOCKET_IFNAME": "lo", "NCCL_DEBUG": "WARN"}
+    assert found.evidence == {
+        "NCCL_SOCKET_IFNAME": "lo",
+        "GLOO_SOCKET_IFNAME": "lo",
+        "NCCL_DEBUG": "WARN",
+        "NCCL_TOPO_FILE": "/topo.xml",
+    }
 
 
 def test_an_abort_after_a_long_stack_trace_is_judged_by_the_error_above_it(told: Told) -> None:
