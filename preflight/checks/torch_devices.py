@@ -84,7 +84,7 @@ def collect_library_versions() -> dict[str, str]:
 
 
 def join_process_group(group: ProcessGroupSpec, device: Device) -> None:
-    """Create torch's default process group over all devices."""
+    """Create torch's default process group over all devices, and use it once: then NCCL has connected them."""
     torch.distributed.init_process_group(
         backend="gloo" if device.on_host else "nccl",
         init_method=f"file://{group.path}",
@@ -93,6 +93,8 @@ def join_process_group(group: ProcessGroupSpec, device: Device) -> None:
         timeout=dt.timedelta(seconds=group.seconds),
         device_id=None if device.on_host else torch.device(device.torch_name),
     )
+    torch.distributed.all_reduce(torch.zeros(1, dtype=torch.int32, device=device.torch_name))
+    synchronize_device(device)
 
 
 def select_device(device: Device) -> None:

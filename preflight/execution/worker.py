@@ -24,6 +24,7 @@ from preflight.execution.cuda_errors import INCONCLUSIVE, judge_exception
 from preflight.execution.finite_numbers import replace_non_finite
 from preflight.results import Outcome, Result
 from preflight.worker_messages import (
+    JOINING,
     STARTING,
     Answer,
     AssignRequest,
@@ -154,7 +155,7 @@ class WorkerLoop:
 
         if self._device is None:
             raise ValueError("a process without a device cannot join the peers")
-        self._note("joining the other devices")
+        self._note(JOINING)
         torch_devices.join_process_group(group, self._device)
         self._joined = group
 

@@ -9,6 +9,7 @@ import msgspec
 
 from preflight.execution.cuda_errors import INCONCLUSIVE, judge_error_text
 from preflight.results import Outcome, Result
+from preflight.worker_messages import JOINING
 
 ABORT = "SIGABRT"  # a library gave up, as NCCL's watchdog does, and printed why
 MACHINE_SIGNALS = ("SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE")  # the CPU itself rejected an instruction
@@ -42,9 +43,17 @@ class WorkerOutcome(msgspec.Struct, frozen=True, kw_only=True):
     killed_by: str = ""
     noise: str = ""
 
+    @property
+    def joining(self) -> bool:
+        """The process group over all devices did not start in time."""
+        return self.how is WorkerExit.HUNG and self.doing == JOINING
+
 
 def build_worker_results(test: str, ending: WorkerOutcome) -> tuple[Result, ...]:
     """The results of a process that waits for no other. There is at least one."""
+    if ending.joining:
+        reason = f"NCCL (on the host gloo) did not start within {ending.watchdog_s:g} s; which device or setting is the cause is unknown"
+        return (*ending.results, _build_result(test, ending, Outcome.ERROR, reason))
     if ending.how is WorkerExit.HUNG:
         reason = f"did not end within {ending.watchdog_s:g} s; last seen at: {ending.doing}"
         return (*ending.results, _build_result(test, ending, Outcome.HANG, reason))
@@ -110,7 +119,7 @@ def _has_raised(ending: WorkerOutcome) -> bool:
 
 def _build_accused_results(test: str, ending: WorkerOutcome, endings: Sequence[WorkerOutcome]) -> tuple[Result, ...]:
     ahead = [other for other in endings if other.step > ending.step or other.how is WorkerExit.DONE]
-    if ending.how is not WorkerExit.HUNG or not ahead:
+    if ending.how is not WorkerExit.HUNG or ending.joining or not ahead:
         return build_worker_results(test, ending)
     other = ahead[0]
     where = "had finished" if other.how is WorkerExit.DONE else f"waited at: {other.doing}"

@@ -127,6 +127,17 @@ def test_a_machine_that_stood_still_accuses_nobody(process: TestProcess, at: int
     assert conclude_request(turn, clock).how is WorkerExit.DONE
 
 
+def test_the_watchdog_of_a_test_begins_after_the_start_of_nccl(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("preflight.execution.worker_requests.JOIN_WATCHDOG_S", 60.0)
+    joins = ("from preflight.worker_messages import JOINING", "import time")
+    slow = told(*joins, "context.note(JOINING)", "time.sleep(2)", f"yield {PASSES}", watchdog_s=0.5)
+    assert outcomes(slow) == [Outcome.PASS]
+    hangs = told(
+        *joins, "context.note(JOINING)", "context.note('on')", "signal.pause()", f"yield {PASSES}", watchdog_s=0.5
+    )
+    assert outcomes(hangs) == [Outcome.HANG]
+
+
 def test_modules_are_not_looked_for_where_a_person_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "preflight" / "execution").mkdir(parents=True)
     for name in (
