@@ -195,6 +195,16 @@ def test_driver_and_kernel_tell_of_the_link(driver_says: Say, tmp_path: Path) ->
     assert (told["pcie_generation_max"], told["pcie_width_max"], told["numa_node"]) == (5, 16, 1)
 
 
+def test_a_counter_that_the_driver_lacks_is_a_remark(driver_says: Say, tmp_path: Path) -> None:
+    driver_says(["error_pcie_replays 3"])
+    link = gpu_link(tmp_path)
+    assert gpu_pcie_link.judge_pcie_link(link, link, link) == (
+        (),
+        ("the driver does not report replays of the PCIe link",),
+    )
+    assert gpu_pcie_link.judge_pcie_link(PcieLink(), PcieLink(), PcieLink()) == ((), ())  # no GPU, no counter
+
+
 def test_the_slot_bounds_what_can_be_asked_of_the_link(driver_says: Say, tmp_path: Path) -> None:
     driver_says(["pcie_width.3 8", "pcie_generation.3 4"])
     link = gpu_link(tmp_path, slot__max_link_width="8", slot__max_link_speed="16.0 GT/s PCIe")
