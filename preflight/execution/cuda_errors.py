@@ -315,6 +315,8 @@ OTHER_TEXTS = {
     "Failed to find C compiler": MISCONFIGURED,
 }
 
+PEER_ACCESS = "cudaErrorContained"  # also what the peers of a killed process get
+
 _BY_NUMBER = {error.number: error.meaning for error in CUDA_ERRORS}
 _BY_NAME = {
     **{error.name: error.meaning for error in CUDA_ERRORS},
@@ -323,6 +325,7 @@ _BY_NAME = {
 }
 _BY_PLAIN_NAME = {name.lower().replace("_", ""): meaning for name, meaning in _BY_NAME.items()}
 _BY_WORDS = {error.words.lower(): error.meaning for error in CUDA_ERRORS}
+_PEER_WORDS = next(error.words.lower() for error in CUDA_ERRORS if error.name == PEER_ACCESS)
 _NAME = re.compile(r"\b(?:cudaError[A-Z]\w*|CUDA_ERROR_\w+|CUBLAS_STATUS_\w+)")
 _NUMBER = re.compile(r"\b(?:CUDA (?:driver )?error|Cuda failure|cudaError(?:_t)?)[ :=(]*(\d{1,4})\b", re.IGNORECASE)
 # The longest first: "operation not permitted" also begins the texts of errors that mean something else.
@@ -352,6 +355,11 @@ def judge_error_text(text: str) -> ErrorMeaning:
         found += [_BY_WORDS[words] for words in _WORDS.findall(text.lower())]
     found += [_BY_NUMBER[int(number)] for number in _NUMBER.findall(text) if int(number) in _BY_NUMBER]
     return next((meaning for meaning in found if meaning is not INCONCLUSIVE), INCONCLUSIVE)
+
+
+def names_peer_access(text: str) -> bool:
+    """Whether the text is that of an access to a peer's memory that failed, possibly because the peer's process had ended."""
+    return PEER_ACCESS in text or _PEER_WORDS in text.lower()
 
 
 def find_telling_line(text: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from preflight.execution.cuda_errors import INCONCLUSIVE, judge_error_text
+from preflight.execution.cuda_errors import INCONCLUSIVE, judge_error_text, names_peer_access
 from preflight.results import Outcome, Result
 from preflight.worker_messages import JOINING
 
@@ -99,12 +99,18 @@ def build_peer_results(test: str, endings: Sequence[WorkerOutcome]) -> tuple[Res
 
 def find_blamed_workers(endings: Sequence[WorkerOutcome]) -> list[WorkerOutcome]:
     """The processes to blame for an aborted test of peers; empty if all finished."""
-    for accused in (_has_failed, _has_raised):
+    for accused in (_has_failed_first, _has_failed, _has_raised):
         if found := [ending for ending in endings if accused(ending)]:
             return found
     hung = [ending for ending in endings if ending.how is WorkerExit.HUNG]
     least = min((ending.step for ending in hung), default=0)
     return [ending for ending in hung if ending.step == least]
+
+
+def _has_failed_first(ending: WorkerOutcome) -> bool:
+    """It failed otherwise than by an access to a peer's memory, which may follow from the end of the peer's process."""
+    words = (ending.noise, *(result.reason for result in ending.results))
+    return _has_failed(ending) and not any(map(names_peer_access, words))
 
 
 def _has_failed(ending: WorkerOutcome) -> bool:

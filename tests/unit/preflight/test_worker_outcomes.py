@@ -134,3 +134,18 @@ def test_a_device_that_failed_is_blamed_before_those_whose_processes_ended_after
     first = msgspec.structs.replace(ending("cuda:1", WorkerExit.RAISED), results=(failed,))
     found = told(ending("cuda:0", WorkerExit.RAISED), first, ending("cuda:2", WorkerExit.GONE, killed_by="SIGABRT"))
     assert [outcome for outcome, _ in found.values()] == [Outcome.NOT_RUN, Outcome.FAIL, Outcome.ERROR]
+
+
+@pytest.mark.parametrize("how", [WorkerExit.RAISED, WorkerExit.GONE])
+def test_who_lost_access_to_a_peer_whose_process_was_killed_is_not_accused(how: WorkerExit) -> None:
+    words = "CUDA error: Invalid access of peer GPU memory over nvlink or a hardware error"
+    failed = Result(test="meets", outcome=Outcome.FAIL, device="cuda:0", reason=f"the device failed: {words}")
+    lost = msgspec.structs.replace(
+        ending("cuda:0", how, killed_by="SIGABRT" if how is WorkerExit.GONE else ""),
+        results=() if how is WorkerExit.GONE else (failed,),
+        noise=words if how is WorkerExit.GONE else "",
+    )
+    found = told(lost, ending("cuda:1", WorkerExit.GONE, killed_by="SIGKILL"))
+    assert [outcome for outcome, _ in found.values()] == [Outcome.NOT_RUN, Outcome.ERROR]
+    alone = told(lost, ending("cuda:1", WorkerExit.HUNG))
+    assert alone["cuda:0"][0] is Outcome.FAIL
