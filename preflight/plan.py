@@ -54,6 +54,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 START_WATCHDOG_S = 120.0  # of a process, imports included: torch on a cold disk takes a minute
+JOIN_WATCHDOG_S = 60.0  # of NCCL's start over all devices: seconds on eight GPUs, more on a machine just booted
 # The duration of a level: its tests run in rounds as long as another round fits, so that heat and random faults can
 # show. The first round that is not a pass ends the run; a plan without device tests has one round.
 LASTS_S = {"gate": 0.0, "standard": 120.0, "burn-in": 1800.0}

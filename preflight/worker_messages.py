@@ -9,6 +9,8 @@ from preflight.results import Outcome, Result
 
 STARTING = "starting"  # the first step of a test: imports
 
+JOINING = "starting NCCL (on the host gloo) over all devices"  # before the first test of peers
+
 
 class GpuProcess(msgspec.Struct, frozen=True):
     """A process that computes on a GPU. Without a user it is not visible from here (another container's)."""

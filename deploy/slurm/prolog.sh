@@ -12,7 +12,7 @@ cd / || exit 0 # Python looks for modules where it stands: nobody but root may w
 BIN=/opt/gpu-healthd/bin
 SOCKET=/run/gpu-healthd/healthd.sock
 PREFLIGHT="--level gate" # nothing: healthd alone is asked
-SECONDS_MAX=75           # less than Slurm's own PrologTimeout and BatchStartTimeout
+SECONDS_MAX=90           # less than Slurm's own PrologTimeout and BatchStartTimeout
 LOG=""                   # a file; empty: syslog
 
 conf=${GPU_HEALTHD_PROLOG_CONF:-/etc/gpu-healthd/prolog.conf}

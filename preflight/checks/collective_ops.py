@@ -35,11 +35,12 @@ class PartFault(NamedTuple):
 
 
 class RankGroup(NamedTuple):
-    """This rank's number, the world size, and the device of its tensors."""
+    """This rank's number, the world size, the device of its tensors, and the process group of `AllReduce`, if not the default."""
 
     rank: int
     ranks: int
     device: str
+    process_group: Any = None
 
 
 def compute_own_bits(rank: int, ranks: int, turn: int = 0) -> int:
@@ -144,7 +145,7 @@ class AllReduce(Operation):
         fill_words(self.send, self.seed, self._own_bits)
 
     def _perform(self) -> None:
-        dist.all_reduce(self.receive)
+        dist.all_reduce(self.receive, group=self.group.process_group)
 
     def _faults(self) -> Iterator[PartFault]:
         yield from self._whose(find_mismatched_words(self.receive, self.seed, self._all_bits))

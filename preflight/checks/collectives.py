@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import statistics
 import time
 from collections.abc import Iterator
@@ -22,6 +21,7 @@ from preflight.checks.collective_ops import (
     find_float_faults,
 )
 from preflight.checks.hashed_payloads import WORD_BYTES, derive_seed, fill_words
+from preflight.checks.nccl_choices import NcclChoice, choose_for_devices, is_choice_refused, open_group
 from preflight.checks.pair_exchange import reduce_longest_seconds, wait_for_all_devices
 from preflight.checks.torch_devices import start_timer, synchronize_device
 from preflight.device_comparison.collective_results import UNOWNED, find_wrong_part_owners
@@ -33,6 +33,7 @@ GPU_SIZES = {"gate": (1 << 30,), "standard": (64 << 20, 1 << 30, 8 << 30), "burn
 BUFFERS = 3  # sent, received, and temporary
 REPEATS = {"gate": 3, "standard": 8, "burn-in": 8}
 SMALL_REPEATS = 21
+CHOICE_REPEATS = 3
 ARRIVALS = 3
 LATE_S = 0.4  # delay of an injected late rank
 STUCK_BIT = 1 << 3  # in each sum, whoever owns the bit
@@ -56,6 +57,7 @@ class _Collectives:
         self._group = RankGroup(device.index, len(context.devices), device.torch_name)
         self._rates: dict[tuple[str, str, str], list[float]] = {}  # values by figure's name, unit, setting
         self._faults: list[PartFault] = []
+        self._refused: list[str] = []
         self._pass = 0
 
     def run(self) -> Result:
@@ -67,6 +69,8 @@ class _Collectives:
             spent = reduce_longest_seconds(self._device, time.perf_counter() - began)
             if self._context.level != "burn-in" or spent * (self._pass + 1) / self._pass > self._context.seconds:
                 break
+        for choice in choose_for_devices(self._context.level, self._group.ranks, self._device):
+            self._run_choice(choice)
         return self._result(arrived_s)
 
     def _arrivals(self) -> float:
@@ -96,13 +100,29 @@ class _Collectives:
         self._context.note("small all_reduce")
         self._timed(AllReduce(self._group, self._group.ranks, derive_seed(self._pass)), SMALL_REPEATS, small=True)
 
+    def _run_choice(self, choice: NcclChoice) -> None:
+        """All-reduce with one algorithm, at the largest size, or one protocol, at the smallest, which suits all of them."""
+        self._context.note(f"starting NCCL with {choice.variable}={choice.value}")
+        size = self._sizes[-1] if choice.variable == "NCCL_ALGO" else self._sizes[0]
+        try:
+            with open_group(choice) as process_group:
+                group = self._group._replace(process_group=process_group)
+                dist.all_reduce(torch.zeros(1, dtype=torch.int64, device=group.device), group=process_group)
+                self._context.note(f"all_reduce of {_format_size(size)} with {choice.value}")
+                operation = AllReduce(group, size // WORD_BYTES, derive_seed(size))
+                self._timed(operation, CHOICE_REPEATS, choice=choice.value)
+        except RuntimeError as error:
+            if not is_choice_refused(error):
+                raise
+            self._refused.append(f"NCCL does not run {choice.value} here: {' '.join(str(error).split())[:200]}")
+
     @property
     def _sizes(self) -> tuple[int, ...]:
         sizes = (HOST_SIZES if self._device.on_host else GPU_SIZES).get(self._context.level, (1 << 20,))
         free = min(d.memory_bytes for d in self._context.devices) or BUFFERS * sizes[0]  # the same on each device
         return tuple(size for size in sizes if BUFFERS * size <= free) or (free // BUFFERS,)
 
-    def _timed(self, operation: Operation, repeats: int, *, small: bool = False) -> None:
+    def _timed(self, operation: Operation, repeats: int, *, small: bool = False, choice: str = "") -> None:
         seconds = []
         for turn in range(repeats + 1):
             if operation.give(turn):
@@ -122,8 +142,8 @@ class _Collectives:
         middle = statistics.median(seconds[1:])  # the first sets up connections
         size = operation.words * WORD_BYTES
         setting = f"{operation.name}, {self._group.ranks} ranks, {_format_size(size)}, {dist.get_backend()}"
-        if algorithm := os.environ.get("NCCL_ALGO", "").lower():
-            setting += f", {algorithm}"
+        if choice:
+            setting += f", {choice.lower()}"
         if small:
             self._rates.setdefault(("collective_latency", "us", setting), []).append(middle * 1e6)
         else:
@@ -153,9 +173,9 @@ class _Collectives:
         ]
         return Result(
             test=TEST,
-            outcome=Outcome.FAIL if self._faults else Outcome.PASS,
+            outcome=Outcome.FAIL if self._faults else Outcome.ERROR if self._refused else Outcome.PASS,
             device=self._device.name,
-            reason=next(iter(sentences), ""),
+            reason=next(iter([*sentences, *self._refused]), ""),
             figures=tuple(figures),
             locations=tuple(Location(gpu=self._device.name, peer=names[sender]) for sender in whose),
             evidence={

@@ -17,7 +17,7 @@ import msgspec
 import torch
 
 from preflight.check_context import Context, Device
-from preflight.checks.torch_devices import synchronize_device
+from preflight.checks.torch_devices import select_device, synchronize_device
 from preflight.host import gpu_pcie_link
 from preflight.host.gpu_pcie_link import PcieLink
 from preflight.host.measurement_turns import TurnQueue
@@ -209,6 +209,7 @@ class _CopyRun:
         began, counts = _clock(), [0] * len(ways)
 
         def side(number: int) -> None:
+            select_device(self._device)
             counts[number] = copies(number)
 
         others = [threading.Thread(target=side, args=(number,)) for number in range(1, len(ways))]

@@ -66,7 +66,12 @@ class WorkHistory:
                 raise RuntimeError(f"{item}: {error}") from error
             if not is_refusal(error):
                 raise  # the exception's class shows which: out of memory, or a faulty device
-            self.lacks[item.kind.name] = " ".join(str(error).split())[:200]
+            self._lack(item, error)
+            return
+        except TypeError as error:
+            if item.kind.name != "fp8":
+                raise
+            self._lack(item, error)  # of `_scaled_mm`, which has no public name: its signature differs between releases
             return
         fault = build_output_fault(self._context.fault, work.run)
         if self._context.fault == OPERAND:
@@ -84,6 +89,9 @@ class WorkHistory:
             )
         if found:
             self.findings.append(found._replace(sms=sorted({*found.sms, *self._hunted(work, found)})))
+
+    def _lack(self, item: ProductItem, error: Exception) -> None:
+        self.lacks[item.kind.name] = " ".join(str(error).split())[:200]
 
     def _hunted(self, work: MatmulWork, found: WorkFinding) -> list[int]:
         self._context.note(f"{self._device.name}: {found.item}, locating the multiprocessor")

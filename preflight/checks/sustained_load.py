@@ -248,7 +248,8 @@ def _open_sensors(device: Device, machine: Machine) -> tuple[Sensors, ThermalLim
             ThermalLimits(),
             [f"no sensor can be read: the driver has no GPU {device.uuid or device.name}"],
         )
-    return *load_sensors.open_gpu_sensors(driver, gpu), []
+    missing = load_sensors.explain_missing_reasons(driver, gpu)
+    return *load_sensors.open_gpu_sensors(driver, gpu), [missing] if missing else []
 
 
 def _read_no_sensor(at: float, busy: bool) -> SensorReading:  # noqa: FBT001 - a reading's own fields, in their order

@@ -44,6 +44,7 @@ def claim_device(seat: DeviceAssignment) -> DeviceReady | DeviceRefused:
         reason = f"torch {torch.__version__} is built for CPUs only; install its CUDA build"
         return DeviceRefused(Outcome.NOT_RUN, reason, misconfigured=True)
     if not torch.cuda.is_available():
+        torch.cuda.init()  # raises CUDA's own reason, which says whether the machine is misconfigured
         reason = f"torch {torch.__version__} cannot use {seat.label}, which the driver shows; check whether the driver is too old for this torch"
         return DeviceRefused(Outcome.ERROR, reason)
     torch.cuda.set_device(seat.torch_name)
@@ -84,7 +85,7 @@ def collect_library_versions() -> dict[str, str]:
 
 
 def join_process_group(group: ProcessGroupSpec, device: Device) -> None:
-    """Create torch's default process group over all devices."""
+    """Create torch's default process group over all devices, and use it once: then NCCL has connected them."""
     torch.distributed.init_process_group(
         backend="gloo" if device.on_host else "nccl",
         init_method=f"file://{group.path}",
@@ -93,6 +94,14 @@ def join_process_group(group: ProcessGroupSpec, device: Device) -> None:
         timeout=dt.timedelta(seconds=group.seconds),
         device_id=None if device.on_host else torch.device(device.torch_name),
     )
+    torch.distributed.all_reduce(torch.zeros(1, dtype=torch.int32, device=device.torch_name))
+    synchronize_device(device)
+
+
+def select_device(device: Device) -> None:
+    """Make it the current device of this thread. A new thread starts on GPU 0, and would create a context of 0.5 GB there."""
+    if not device.on_host:
+        torch.cuda.set_device(device.torch_name)
 
 
 def synchronize_device(device: Device) -> None:

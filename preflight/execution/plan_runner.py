@@ -40,6 +40,7 @@ class PlanRunner:
         self._told: set[str] = set()
         self._group: ProcessGroupSpec | None = None
         self._place, self._groups = "", 0
+        self._unjoined = False  # NCCL did not start, and would not the next time
 
     def __enter__(self) -> PlanRunner:  # noqa: PYI034 - Self is not in Python 3.10
         """Find the devices.
@@ -120,6 +121,8 @@ class PlanRunner:
         if len(present) < 2 or any(member.seat.mig for member in present):
             reason = "a single device has no peer" if len(present) < 2 else "MIG instances cannot be peers"
             return (Result(test=spec.test, outcome=Outcome.NOT_APPLICABLE, reason=reason),)
+        if self._unjoined:
+            return tuple(_build_unjoined_result(spec, member) for member in present)
         return self._peers(spec, present)
 
     def _each(self, spec: Spec, present: Sequence[DeviceWorker]) -> tuple[Result, ...]:
@@ -141,10 +144,11 @@ class PlanRunner:
         endings = [conclude_request(turn, self._clock) for turn in turns]
         if at_fault := find_blamed_workers(endings):  # the rest of their process group is unusable
             for member, end_of in zip(present, endings, strict=True):
-                if end_of in at_fault and end_of.how is not WorkerExit.RAISED:
+                if end_of in at_fault and end_of.how is not WorkerExit.RAISED and not end_of.joining:
                     member.lost = _describe_lost_device(member, spec)
             self._crew.dismiss(present)
             self._group = None
+            self._unjoined = any(end_of.joining for end_of in at_fault)
         return build_peer_results(spec.test, endings)
 
     def _turns(self, spec: Spec, present: Sequence[DeviceWorker]) -> list[WorkerRequest]:
@@ -200,3 +204,8 @@ def _build_blocked_result(spec: Spec, member: DeviceWorker, missing: Sequence[Re
     return Result(
         test=spec.test, outcome=Outcome.NOT_RUN, device=member.seat.name, reason=f"it needs {names} as a peer"
     )
+
+
+def _build_unjoined_result(spec: Spec, member: DeviceWorker) -> Result:
+    reason = "NCCL (on the host gloo) did not start for an earlier test"
+    return Result(test=spec.test, outcome=Outcome.NOT_RUN, device=member.seat.name, reason=reason)

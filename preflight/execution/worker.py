@@ -20,9 +20,11 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from preflight.check_context import Context, Device
+from preflight.execution.cuda_errors import INCONCLUSIVE, judge_exception
 from preflight.execution.finite_numbers import replace_non_finite
 from preflight.results import Outcome, Result
 from preflight.worker_messages import (
+    JOINING,
     STARTING,
     Answer,
     AssignRequest,
@@ -153,7 +155,7 @@ class WorkerLoop:
 
         if self._device is None:
             raise ValueError("a process without a device cannot join the peers")
-        self._note("joining the other devices")
+        self._note(JOINING)
         torch_devices.join_process_group(group, self._device)
         self._joined = group
 
@@ -186,17 +188,14 @@ def strip_result_details(result: Result) -> Result:
 
 
 def build_exception_result(test: str, error: Exception, device: str) -> Result:
-    """The result for an exception: a device that raises is faulty, one out of memory is only busy."""
+    """The result for an exception: `preflight.execution.cuda_errors` says whether it is the device's fault."""
     words = " ".join(str(error).split())[:500] or type(error).__name__
-    outcome, reason, misconfigured = Outcome.ERROR, f"{type(error).__name__}: {words}", False
     if isinstance(error, ModuleNotFoundError):
-        todo = "install it: pip install 'gpu-healthd[preflight]'"
-        outcome, reason, misconfigured = Outcome.NOT_RUN, f"the module {error.name} is not installed; {todo}", True
-    elif isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
-        reason = f"not enough free memory: {words}"
-    elif type(error).__name__ == "AcceleratorError" or "CUDA error" in words:
-        outcome, reason = Outcome.FAIL, f"the device failed: {words}"
-    return Result(test=test, outcome=outcome, device=device, reason=reason, misconfigured=misconfigured)
+        reason = f"the module {error.name} is not installed; install it: pip install 'gpu-healthd[preflight]'"
+        return Result(test=test, outcome=Outcome.NOT_RUN, device=device, reason=reason, misconfigured=True)
+    meaning = judge_exception(error)
+    reason = meaning.build_reason(words if meaning is not INCONCLUSIVE else f"{type(error).__name__}: {words}")
+    return Result(test=test, outcome=meaning.outcome, device=device, reason=reason, misconfigured=meaning.misconfigured)
 
 
 if __name__ == "__main__":

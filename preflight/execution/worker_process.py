@@ -6,26 +6,44 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
+from preflight.execution.cuda_errors import find_telling_line
 from preflight.worker_messages import Answer, Request
 from vocabulary.clock import Clock
 
 EXIT_DEADLINE_S = 2.0  # from the end of its output to the exit of a process
 REAP_DEADLINE_S = 5.0  # a process stuck in the driver may survive SIGKILL; it must not block this one
-NOISE_BYTES_MAX = 4096
+NOISE_BYTES_MAX = 1 << 16  # an abort prints its error, then several stack traces
+NOISE_CHARACTERS_MAX = 1000
 LINE_BYTES_MAX = 16 << 20
 READ_BYTES = 1 << 16
 QUOTED_BYTES_MAX = 200
 # Processes of one node meet over loopback; automatic choice, or a job's setting, may use an interface behind a
 # firewall.
 LOOPBACK = {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
-# Settings of a job; the hardware is tested with NCCL's own choices.
-NOT_OURS = ("NCCL_ALGO", "NCCL_PROTO", "NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL", "NCCL_SHM_DISABLE")
+# NCCL's settings that a site needs for its topology and network, and those that only print. All others are a job's: the
+# hardware is tested with NCCL's own choices, or with those that a test makes and states.
+NCCL_PREFIXES = ("NCCL_", "TORCH_NCCL_")
+NCCL_ALLOWED = {
+    "NCCL_DEBUG",
+    "NCCL_DEBUG_FILE",
+    "NCCL_DEBUG_SUBSYS",
+    "NCCL_HOSTID",  # of a node whose containers share a host name
+    "NCCL_IB_GID_INDEX",
+    "NCCL_IB_HCA",
+    "NCCL_IB_PKEY",
+    "NCCL_IB_SL",
+    "NCCL_IB_TC",
+    "NCCL_NET",
+    "NCCL_NET_PLUGIN",
+    "NCCL_SOCKET_FAMILY",
+    "NCCL_TOPO_FILE",  # of a virtual machine that hides its PCI bus
+}
 # `-m` would import modules from the current folder, which may belong to any user. -P is new in Python 3.11.
 CHILD = """
 import sys
@@ -46,13 +64,12 @@ class TestProcess:
         """Start it. `threads` limits its CPU threads."""
         self.name = name
         limits = {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
-        environ = {name: value for name, value in os.environ.items() if name not in NOT_OURS}
         self._process = subprocess.Popen(
             [sys.executable, "-c", CHILD, str(os.getpid()), str(PACKAGES)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=environ | LOOPBACK | limits,
+            env=strip_job_settings(os.environ) | LOOPBACK | limits,
             bufsize=0,
             start_new_session=True,
         )
@@ -82,6 +99,7 @@ class TestProcess:
 
     def ask(self, request: Request) -> None:
         """Send a request. A failure shows in the answers."""
+        self._noise = b""  # an error that an earlier test survived explains no later end
         with suppress(BrokenPipeError):
             os.write(self._in, msgspec.json.encode(request) + b"\n")
 
@@ -127,9 +145,8 @@ class TestProcess:
         self._noise = (self._noise + noise)[-NOISE_BYTES_MAX:]
 
     def noise(self) -> str:
-        """Its last line on standard error."""
-        lines = self._noise.decode(errors="backslashreplace").split("\n")
-        return next((line.strip() for line in reversed(lines) if line.strip()), "")
+        """What it last printed on standard error since its last request: the last line that names an error of CUDA, if any."""
+        return find_telling_line(self._noise.decode(errors="backslashreplace"))[:NOISE_CHARACTERS_MAX]
 
     def code(self) -> int:
         """The exit code of an ended process, or minus the signal."""
@@ -148,6 +165,13 @@ class TestProcess:
             self._process.wait(max(0.0, seconds))
         for pipe in self._pipes:
             pipe.close()
+
+
+def strip_job_settings(environ: Mapping[str, str]) -> dict[str, str]:
+    """An environment without a job's settings of NCCL."""
+    return {
+        name: value for name, value in environ.items() if name in NCCL_ALLOWED or not name.startswith(NCCL_PREFIXES)
+    }
 
 
 def end_processes(processes: Iterable[TestProcess], clock: Clock) -> None:

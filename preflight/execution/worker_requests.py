@@ -8,9 +8,10 @@ from collections.abc import Sequence
 
 from preflight.execution.worker_outcomes import WorkerExit, WorkerOutcome
 from preflight.execution.worker_process import TestProcess
-from preflight.plan import START_WATCHDOG_S
+from preflight.plan import JOIN_WATCHDOG_S, START_WATCHDOG_S
 from preflight.results import Outcome, Result
 from preflight.worker_messages import (
+    JOINING,
     STARTING,
     DeviceReady,
     DeviceRefused,
@@ -31,7 +32,7 @@ class WorkerRequest:
     """One process's request, and its outcome."""
 
     def __init__(self, process: TestProcess, request: Request, watchdog_s: float, clock: Clock) -> None:
-        """Send the request. The watchdog starts with the first announcement after startup, which has its own limit."""
+        """Send the request. The watchdog starts when the test begins: imports and NCCL's start have limits of their own."""
         self.process = process
         self.watchdog_s = watchdog_s
         self.doing = STARTING
@@ -76,7 +77,10 @@ class WorkerRequest:
             self.gone = True
 
     def _now(self, now: ProgressUpdate) -> None:
-        if not self._started and now.doing != STARTING:  # imports are done, the test begins
+        if now.doing == JOINING:
+            self._started = False
+            self.deadline = self._clock.monotonic() + JOIN_WATCHDOG_S
+        elif not self._started and now.doing != STARTING:  # imports are done, the test begins
             self._started = True
             self.deadline = self._clock.monotonic() + self.watchdog_s
         self.doing, self.step = now.doing, now.step
@@ -133,7 +137,7 @@ def conclude_request(turn: WorkerRequest, clock: Clock) -> WorkerOutcome:
         doing=turn.doing,
         step=turn.step,
         seconds=round(clock.monotonic() - turn.began, 1),
-        watchdog_s=turn.watchdog_s,
+        watchdog_s=JOIN_WATCHDOG_S if turn.doing == JOINING else turn.watchdog_s,
         code=code,
         killed_by=signal_name(-code) if code < 0 else "",
         noise=turn.process.noise() if turn.gone else "",

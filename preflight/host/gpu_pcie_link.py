@@ -87,6 +87,8 @@ def judge_pcie_link(before: PcieLink, busy: PcieLink, after: PcieLink) -> tuple[
         faults.append(f"{says}; reseat the GPU or its riser, then replace")
     if (replays := _compute_growth(before.replays, after.replays)) > REPLAYS_MAX:
         faults.append(f"the PCIe link replayed {replays} packets during the test; reseat the GPU or its riser")
+    elif after.address and after.replays is None:
+        remarks.append("the driver does not report replays of the PCIe link")
     elif replays:
         remarks.append(f"the PCIe link replayed {replays} packets during the test")
     if uncorrected := _compute_growth(before.uncorrected, after.uncorrected):

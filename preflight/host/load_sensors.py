@@ -64,15 +64,25 @@ def open_gpu_sensors(driver: NvmlDriver, gpu: Any) -> tuple[Sensors, ThermalLimi
             temperature_c=driver.number("DeviceGetTemperature", gpu, library.NVML_TEMPERATURE_GPU),
             memory_temperature_c=driver.field(gpu, _MEMORY_TEMPERATURE_FIELD) or None,
             margin_c=driver.number("DeviceGetMarginTemperature", gpu),
-            reasons=driver.number("DeviceGetCurrentClocksEventReasons", gpu)
-            or driver.number("DeviceGetCurrentClocksThrottleReasons", gpu)
-            or 0,
+            reasons=_read_slowdown_reasons(driver, gpu) or 0,
         )
 
     return read, ThermalLimits(
         slowdown_c=driver.number("DeviceGetTemperatureThreshold", gpu, _SLOWDOWN),
         memory_max_c=driver.number("DeviceGetTemperatureThreshold", gpu, _MEMORY_MAX),
     )
+
+
+def explain_missing_reasons(driver: NvmlDriver, gpu: Any) -> str:
+    """Why slowdowns of this GPU cannot be seen; empty if the driver reports them."""
+    if _read_slowdown_reasons(driver, gpu) is not None:
+        return ""
+    return "the driver does not report why it lowers the clock, so throttling is unknown"
+
+
+def _read_slowdown_reasons(driver: NvmlDriver, gpu: Any) -> int | None:
+    names = ("DeviceGetCurrentClocksEventReasons", "DeviceGetCurrentClocksThrottleReasons")  # the second: older drivers
+    return next((found for name in names if (found := driver.number(name, gpu)) is not None), None)
 
 
 def open_host_sensors(machine: Machine, cpus: Iterable[int]) -> tuple[Sensors, ThermalLimits]:

@@ -137,7 +137,7 @@ def _read_gpu_modes(driver: NvmlDriver, handle: Any, index: int) -> InstalledGpu
     limit, usual = (
         driver.number(f"DeviceGet{name}", handle) for name in ("EnforcedPowerLimit", "PowerManagementDefaultLimit")
     )
-    state, status = _read_fabric_state(driver, handle)
+    state, status = read_fabric_state(driver, handle)
     return InstalledGpu(
         index=index,
         product=driver.text("DeviceGetName", handle),
@@ -157,7 +157,7 @@ def _read_gpu_modes(driver: NvmlDriver, handle: Any, index: int) -> InstalledGpu
     )
 
 
-def _read_fabric_state(driver: NvmlDriver, handle: Any) -> tuple[int | None, int | None]:
+def read_fabric_state(driver: NvmlDriver, handle: Any) -> tuple[int | None, int | None]:
     """State and status of the GPU's registration with its fabric; None and None without a fabric."""
     info = driver.library.c_nvmlGpuFabricInfo_t()
     if driver.ask("DeviceGetGpuFabricInfo", handle, ctypes.byref(info)) is None:

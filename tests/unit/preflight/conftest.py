@@ -31,7 +31,7 @@ from preflight.results import Outcome, Result
 
 def check_speaks(context):
     if context.fault == "raises":
-        raise RuntimeError("CUDA error: of ours")
+        raise RuntimeError("CUDA error: misaligned address")
     yield Result(test="speaks", outcome=Outcome.PASS, evidence={"pid": os.getpid(), "fault": context.fault})
 """
 MEASURES = """

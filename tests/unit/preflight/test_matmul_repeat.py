@@ -260,6 +260,17 @@ def test_a_type_that_the_library_refuses_is_lacking(monkeypatch: pytest.MonkeyPa
     assert [each.outcome for each in judge_by_majority([good, result])] == [Outcome.PASS, Outcome.FAIL]
 
 
+def test_another_signature_of_torchs_private_product_is_lacking_and_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    other = TypeError("_scaled_mm() received an invalid combination of arguments")
+    refusing(monkeypatch, other, "fp8")
+    result = products()
+    assert result.outcome is Outcome.PASS
+    assert "fp8 (_scaled_mm() received an invalid combination" in str(result.evidence["lacks"])
+    refusing(monkeypatch, other, "bf16")  # which torch computes under a public name
+    with pytest.raises(TypeError):
+        products()
+
+
 def test_a_type_that_fails_is_not_lacking(monkeypatch: pytest.MonkeyPatch) -> None:
     odd = ProductKind("odd", torch.int8, torch.float64)  # a caller's mistake
     with pytest.raises(RuntimeError, match=r"(?i)expected"):

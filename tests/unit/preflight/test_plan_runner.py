@@ -120,7 +120,9 @@ def test_a_test_that_does_not_exist_is_no_pass(processes: Callable[[], TestProce
     ("error", "outcome"),
     [
         (RuntimeError("CUDA error: an illegal memory access was encountered"), Outcome.FAIL),
-        (MemoryError("96 GiB"), Outcome.ERROR),
+        (RuntimeError("CUDA error: no kernel image is available for execution on the device"), Outcome.NOT_RUN),
+        (RuntimeError("CUDA error: of ours"), Outcome.ERROR),
+        (MemoryError("96 GiB"), Outcome.NOT_RUN),
         (ValueError("something of ours"), Outcome.ERROR),
         (ModuleNotFoundError("No module named 'torch'", name="torch"), Outcome.NOT_RUN),
     ],
@@ -177,12 +179,26 @@ def test_who_only_waited_for_another_is_not_accused_and_goes_on_in_a_new_process
 
 
 @pytest.mark.torch
+def test_a_start_of_nccl_that_takes_too_long_accuses_no_device_and_is_not_tried_again(
+    more_tests: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("preflight.execution.worker_requests.JOIN_WATCHDOG_S", 1.0)
+    build = PlanRunner._new_group
+    monkeypatch.setattr(PlanRunner, "_new_group", lambda runner, ranks: build(runner, ranks + 1))  # one never comes
+    plan = planned(("meets", Scope.PEERS), ("speaks", Scope.DEVICE))
+    results = run_plan(msgspec.structs.replace(plan, specs=(*plan.specs, plan.specs[0])), CLOCK, SilentProgress())
+    assert [result.outcome.value for result in results] == ["error", "error", "pass", "pass", "not_run", "not_run"]
+    assert "NCCL (on the host gloo) did not start within 1 s" in results[0].reason
+    assert "did not start for an earlier test" in results[4].reason
+
+
+@pytest.mark.torch
 def test_a_device_whose_test_raised_an_exception_goes_on_in_a_new_process(more_tests: None) -> None:
     plan = planned(("speaks", Scope.DEVICE), ("measures", Scope.DEVICE), speaks="raises")
     plan = msgspec.structs.replace(plan, specs=(*plan.specs, plan.specs[0]))
     results = run_plan(plan, CLOCK, SilentProgress())
     assert [result.outcome.value for result in results] == ["pass", "fail", "pass", "pass", "pass", "fail"]
-    assert results[1].reason == "the device failed: CUDA error: of ours"
+    assert results[1].reason == "the device failed: CUDA error: misaligned address"
     assert results[0].evidence == results[4].evidence  # the other one stayed
 
 

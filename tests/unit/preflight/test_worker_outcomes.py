@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -108,3 +109,43 @@ def test_every_device_that_was_not_done_has_a_result_and_somebody_is_to_blame(dr
 def test_who_is_to_blame_does_not_depend_on_the_order(both: tuple[list[WorkerOutcome], list[WorkerOutcome]]) -> None:
     drawn, shuffled = both
     assert {e.device for e in find_blamed_workers(drawn)} == {e.device for e in find_blamed_workers(shuffled)}
+
+
+@pytest.mark.parametrize(
+    ("noise", "judged"),
+    [
+        ("watchdog thread terminated: CUDA error: uncorrectable ECC error encountered", (Outcome.FAIL, False)),
+        ("terminate called: CUDA error: system not yet initialized", (Outcome.NOT_RUN, True)),
+        ("terminate called: CUDA error: out of memory", (Outcome.NOT_RUN, False)),
+        ("terminate called after throwing an instance of 'std::bad_alloc'", (Outcome.ERROR, False)),
+    ],
+)
+def test_an_aborted_process_is_judged_by_its_own_words(noise: str, judged: tuple[Outcome, bool]) -> None:
+    gone = msgspec.structs.replace(ending("cuda:0", WorkerExit.GONE, killed_by="SIGABRT"), noise=noise)
+    (result,) = build_worker_results("meets", gone)
+    assert (result.outcome, result.misconfigured) == judged
+    assert noise in result.reason
+    (killed,) = build_worker_results("meets", msgspec.structs.replace(gone, killed_by="SIGKILL"))
+    assert (killed.outcome, killed.misconfigured) == (Outcome.ERROR, False)  # what killed it is no error of CUDA
+
+
+def test_a_device_that_failed_is_blamed_before_those_whose_processes_ended_after_it() -> None:
+    failed = Result(test="meets", outcome=Outcome.FAIL, device="cuda:1", reason="the device failed")
+    first = msgspec.structs.replace(ending("cuda:1", WorkerExit.RAISED), results=(failed,))
+    found = told(ending("cuda:0", WorkerExit.RAISED), first, ending("cuda:2", WorkerExit.GONE, killed_by="SIGABRT"))
+    assert [outcome for outcome, _ in found.values()] == [Outcome.NOT_RUN, Outcome.FAIL, Outcome.ERROR]
+
+
+@pytest.mark.parametrize("how", [WorkerExit.RAISED, WorkerExit.GONE])
+def test_who_lost_access_to_a_peer_whose_process_was_killed_is_not_accused(how: WorkerExit) -> None:
+    words = "CUDA error: Invalid access of peer GPU memory over nvlink or a hardware error"
+    failed = Result(test="meets", outcome=Outcome.FAIL, device="cuda:0", reason=f"the device failed: {words}")
+    lost = msgspec.structs.replace(
+        ending("cuda:0", how, killed_by="SIGABRT" if how is WorkerExit.GONE else ""),
+        results=() if how is WorkerExit.GONE else (failed,),
+        noise=words if how is WorkerExit.GONE else "",
+    )
+    found = told(lost, ending("cuda:1", WorkerExit.GONE, killed_by="SIGKILL"))
+    assert [outcome for outcome, _ in found.values()] == [Outcome.NOT_RUN, Outcome.ERROR]
+    alone = told(lost, ending("cuda:1", WorkerExit.HUNG))
+    assert alone["cuda:0"][0] is Outcome.FAIL

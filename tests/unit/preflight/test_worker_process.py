@@ -127,6 +127,17 @@ def test_a_machine_that_stood_still_accuses_nobody(process: TestProcess, at: int
     assert conclude_request(turn, clock).how is WorkerExit.DONE
 
 
+def test_the_watchdog_of_a_test_begins_after_the_start_of_nccl(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("preflight.execution.worker_requests.JOIN_WATCHDOG_S", 60.0)
+    joins = ("from preflight.worker_messages import JOINING", "import time")
+    slow = told(*joins, "context.note(JOINING)", "time.sleep(2)", f"yield {PASSES}", watchdog_s=0.5)
+    assert outcomes(slow) == [Outcome.PASS]
+    hangs = told(
+        *joins, "context.note(JOINING)", "context.note('on')", "signal.pause()", f"yield {PASSES}", watchdog_s=0.5
+    )
+    assert outcomes(hangs) == [Outcome.HANG]
+
+
 def test_modules_are_not_looked_for_where_a_person_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "preflight" / "execution").mkdir(parents=True)
     for name in (
@@ -149,9 +160,47 @@ def test_modules_are_not_looked_for_where_a_person_stands(tmp_path: Path, monkey
 
 
 def test_settings_of_a_job_do_not_change_what_is_tested(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
-    job = {"NCCL_SOCKET_IFNAME": "eth7", "GLOO_SOCKET_IFNAME": "eth7", "NCCL_ALGO": "Tree", "NCCL_DEBUG": "WARN"}
+    job = {
+        "NCCL_SOCKET_IFNAME": "eth7",
+        "GLOO_SOCKET_IFNAME": "eth7",
+        "NCCL_DEBUG": "WARN",
+        "NCCL_TOPO_FILE": "/topo.xml",
+    }
+    job |= dict.fromkeys(("NCCL_ALGO", "NCCL_PROTO", "NCCL_NVLS_ENABLE", "NCCL_OF_A_LATER_RELEASE"), "0")
+    job |= {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "0"}
     for name, value in job.items():
         monkeypatch.setenv(name, value)
-    names = "{name: value for name, value in os.environ.items() if name.startswith(('NCCL', 'GLOO'))}"
+    names = "{name: value for name, value in os.environ.items() if 'NCCL' in name or 'GLOO' in name}"
     (found,) = told(f"yield {PASSES[:-1]}, evidence={names})")
-    assert found.evidence == {"NCCL_SOCKET_IFNAME": "lo", "GLOO_SOCKET_IFNAME": "lo", "NCCL_DEBUG": "WARN"}
+    assert found.evidence == {
+        "NCCL_SOCKET_IFNAME": "lo",
+        "GLOO_SOCKET_IFNAME": "lo",
+        "NCCL_DEBUG": "WARN",
+        "NCCL_TOPO_FILE": "/topo.xml",
+    }
+
+
+def test_an_abort_after_a_long_stack_trace_is_judged_by_the_error_above_it(told: Told) -> None:
+    (found,) = told(
+        "import sys",
+        "print('watchdog: CUDA error: uncorrectable ECC error encountered', file=sys.stderr)",
+        "for n in range(200): print(f'frame #{n}: clone + 0x43 (in libc.so.6)', file=sys.stderr)",
+        "sys.stderr.flush()",
+        "os.abort()",
+        f"yield {PASSES}",
+    )
+    assert found.outcome is Outcome.FAIL
+    assert "uncorrectable ECC error" in found.reason
+
+
+def test_an_error_that_an_earlier_test_survived_explains_no_later_end(told: Told) -> None:
+    found = told(
+        "import sys",
+        "global times",
+        "times = globals().get('times', 0) + 1",
+        "if times == 1: os.write(2, b'NCCL WARN Cuda failure: hardware stack error\\n')",
+        "if times == 2: os.abort()",
+        f"yield {PASSES}",
+        times=2,
+    )
+    assert outcomes(found) == [Outcome.PASS, Outcome.ERROR]

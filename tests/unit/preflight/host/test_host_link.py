@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -193,6 +195,16 @@ def test_driver_and_kernel_tell_of_the_link(driver_says: Say, tmp_path: Path) ->
     assert (told["pcie_generation_max"], told["pcie_width_max"], told["numa_node"]) == (5, 16, 1)
 
 
+def test_a_counter_that_the_driver_lacks_is_a_remark(driver_says: Say, tmp_path: Path) -> None:
+    driver_says(["error_pcie_replays 3"])
+    link = gpu_link(tmp_path)
+    assert gpu_pcie_link.judge_pcie_link(link, link, link) == (
+        (),
+        ("the driver does not report replays of the PCIe link",),
+    )
+    assert gpu_pcie_link.judge_pcie_link(PcieLink(), PcieLink(), PcieLink()) == ((), ())  # no GPU, no counter
+
+
 def test_the_slot_bounds_what_can_be_asked_of_the_link(driver_says: Say, tmp_path: Path) -> None:
     driver_says(["pcie_width.3 8", "pcie_generation.3 4"])
     link = gpu_link(tmp_path, slot__max_link_width="8", slot__max_link_speed="16.0 GT/s PCIe")
@@ -338,3 +350,30 @@ def test_the_turn_of_a_killed_process_is_free_again() -> None:
         process.send_signal(signal.SIGKILL)
     with TurnQueue(1, 2, f"killed-{os.getpid()}") as turns, turns.turn(30.0) as had:
         assert had
+
+
+def test_every_thread_that_copies_has_selected_its_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    selected: dict[int, str] = {}
+    copied: dict[int, str] = {}
+
+    class Stream:
+        def synchronize(self) -> None:
+            pass
+
+    @contextmanager
+    def stream(_: object) -> Iterator[None]:
+        thread = threading.get_ident()
+        copied[thread] = selected.get(thread, "cuda:0, where a new thread starts")
+        yield
+
+    monkeypatch.setattr(torch.cuda, "set_device", lambda name: selected.update({threading.get_ident(): name}))
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda _: None)
+    monkeypatch.setattr(torch.cuda, "stream", stream)
+    device = Device(name="cuda:3", torch_name="cuda:3", index=3, label="GPU 3")
+    context = Context(device=device, devices=(device,), level="gate", seconds=0.1, fault="", note=lambda _: None)
+    monkeypatch.setattr(host_link.DevicePlace, "link", lambda _: PcieLink())
+    run = host_link._CopyRun(context, device, host_link.DevicePlace(Machine(), DEVICES[0], ""), TurnQueue(3, 1))
+    run._sides = [Stream(), Stream()]
+    run._rate((lambda: None, lambda: None), 0.0)
+    assert len(copied) == 2
+    assert set(copied.values()) == {"cuda:3"}

@@ -130,6 +130,15 @@ def test_a_gpus_sensors_are_read_by_its_driver(driver_says: Callable[[Sequence[s
     assert (none, len(remarks)) == (ThermalLimits(), 1)
 
 
+def test_a_driver_that_reports_no_throttling_is_a_remark(driver_says: Callable[[Sequence[str]], None]) -> None:
+    driver_says([])
+    assert sustained_load._open_sensors(GPU, Machine())[2] == []
+    driver_says(["error_throttle 3"])
+    sensors, _, remarks = sustained_load._open_sensors(GPU, Machine())
+    assert remarks == ["the driver does not report why it lowers the clock, so throttling is unknown"]
+    assert sensors(0.0, True).reasons == 0
+
+
 @pytest.mark.parametrize(
     ("silent", "outcome"),
     [
