@@ -41,11 +41,6 @@ def write_kernel(
 
 
 @triton.jit
-def _or(one, other):
-    return one | other
-
-
-@triton.jit
 def _load_block(memory, start, lanes, words, EVEN: tl.constexpr):
     if EVEN:
         actual = tl.load(memory + start + lanes)
@@ -60,7 +55,7 @@ def _differs(actual, wanted, lanes, inside, EVEN: tl.constexpr):
     different = actual ^ wanted
     if not EVEN:
         different = tl.where(lanes < inside, different, 0)
-    return tl.reduce((different | (different >> 32)).to(tl.int32), 0, _or) != 0
+    return tl.max((different | (different >> 32)).to(tl.uint32), 0) != 0
 
 
 @triton.jit

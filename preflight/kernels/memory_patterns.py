@@ -125,7 +125,8 @@ def place_programs(order: str, blocks: int) -> tuple[int, int]:
 def reseed_patterns(patterns: Sequence[Pattern], number: int) -> tuple[Pattern, ...]:
     """The same patterns with other random words in each round `number`, to provoke different faults."""
     return tuple(
-        one._replace(seed=one.seed ^ splitmix(number * GOLDEN & ALL_BITS)) if one.kind == HASH else one for one in patterns
+        one._replace(seed=one.seed ^ splitmix(number * GOLDEN & ALL_BITS)) if one.kind == HASH else one
+        for one in patterns
     )
 
 

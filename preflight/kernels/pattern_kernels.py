@@ -49,7 +49,11 @@ def compute_pattern_word(first, lanes, seed, shift, keep, flip, KIND: tl.constex
         raw = (none + 0x5555555555555555) << (at & 1)
     elif KIND == _MODULO:
         # Both remainders are small: their sum is the wanted one, or one turn more.
-        rest = (first.to(tl.uint64) % _MODULUS).to(tl.int32) + lanes % _MODULUS - seed.to(tl.int32)
+        rest = (
+            (first.to(tl.uint64) % _MODULUS).to(tl.int32)
+            + (lanes.to(tl.uint32) % _MODULUS).to(tl.int32)
+            - seed.to(tl.int32)
+        )
         raw = none - ((rest == 0) | (rest == _MODULUS)).to(tl.uint64)
     else:
         tl.static_assert(KIND == _STRIDE, "this kind of pattern has no kernel")
