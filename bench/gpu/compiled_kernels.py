@@ -60,6 +60,9 @@ def list_kernels(*, whole: bool) -> Iterator[Kernel]:
     for one, other in GATE:
         kinds = {"KIND": KINDS.index(one), "KIND_NEXT": KINDS.index(other)}
         yield Kernel(f"verify {one}, write {other}", verify_and_write_kernel, kept | kinds, times, 2)
+    if whole:
+        odd = kept | {"KIND": p.HASH, "KIND_NEXT": p.HASH, "EVEN": False, "SCATTERED": True}
+        yield Kernel("scattered, no whole number of blocks", verify_and_write_kernel, odd, times)
     count = {"KIND": p.HASH, "BLOCK": BLOCK_WORDS, "ROOM": LISTED}
     yield Kernel("count hash", count_kernel, count, {"times": "*i64"})
     digest = {"data": "*i64", "counter": "*i64"}
