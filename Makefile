@@ -57,11 +57,13 @@ adapters: venv ## run the adapters' tests with the real frameworks, in a separat
 	$(ADAPTERS)/bin/python -W 'ignore:The pynvml package is deprecated:FutureWarning' -m pytest -W 'ignore:The pynvml package is deprecated:FutureWarning' tests/e2e/test_adapters_*.py tests/unit/healthd/trainer
 
 KERNELS := build/kernels
+OLDEST := build/triton-oldest
 
-kernels: venv ## run the GPU kernels' tests with Triton, without a GPU, in a separate environment (1.1 GB)
+kernels: venv ## run the GPU kernels' tests with Triton, without a GPU, in a separate environment (1.5 GB)
 	@test -x $(KERNELS)/bin/python || $(BIN)/python -m venv $(KERNELS)
 	@$(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(%r)" % sysconfig.get_path("purelib"))' > $$($(KERNELS)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/beneath.pth
 	$(KERNELS)/bin/python -m pip install -qq --disable-pip-version-check -r requirements/kernels.in
+	@test -d $(OLDEST) || $(KERNELS)/bin/python -m pip install -qq --disable-pip-version-check --no-deps --target $(OLDEST) triton==3.2.0
 	$(KERNELS)/bin/python -m pytest tests/unit/preflight/kernels
 
 golden: venv ## rewrite the golden files; review the diff

@@ -10,20 +10,23 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 ALL_BITS = (1 << 64) - 1
-ADDRESS, WALKING, CONSTANT, HASH, CHECKER, MODULO, STRIDE = range(7)
+ADDRESS, WALKING, CONSTANT, HASH, CHECKER, MODULO, STRIDE, SPLITMIX = range(8)
 UP, DOWN, SCATTERED = "up", "down", "scattered"
 MODULUS = 20
 EVEN_BITS = 0x5555_5555_5555_5555
 GOLDEN = 0x9E37_79B9_7F4A_7C15
 MIX_1 = 0xBF58_476D_1CE4_E5B9
 MIX_2 = 0x94D0_49BB_1331_11EB
-_GOLDEN_INVERSE, _MIX_1_INVERSE, _MIX_2_INVERSE = (pow(factor, -1, 1 << 64) for factor in (GOLDEN, MIX_1, MIX_2))
+# Of odd numbers without four equal bits in a row (so that neighbouring words differ in all places), one whose random
+# words stay 2^47 addresses apart when up to three bits flip: such an error never looks like the word of another address.
+HASH_FACTOR = 0xBAE5_929A_3B1C_ECD5
+_HASH_INVERSE = pow(HASH_FACTOR, -1, 1 << 64)
 
 
 class Pattern(NamedTuple):
     """One pattern: a `kind` of raw word, then ``raw & keep ^ flip``.
 
-    `seed` chooses among random words, is the word of a constant, the phase of walking bits, the remainder that stands
+    `seed`, 64 random bits, chooses among random words; it is the word of a constant, the phase of walking bits, the remainder that stands
     out; `shift` is the two's logarithm of a stride in words; `order` is the one in which blocks are visited.
     """
 
@@ -61,28 +64,28 @@ def _compute_raw_word(pattern: Pattern, address: int) -> int:
     if kind == CONSTANT:
         return seed
     if kind == HASH:
-        return splitmix((seed + (address + 1) * GOLDEN) & ALL_BITS)
+        return _fold((seed + address * HASH_FACTOR) & ALL_BITS)
     if kind == CHECKER:
         return EVEN_BITS if address % 2 == 0 else EVEN_BITS << 1
     if kind == MODULO:
         return ALL_BITS if address % MODULUS == seed else 0
     if kind == STRIDE:
         return ALL_BITS if address >> pattern.shift & 1 else 0
-    raise ValueError(f"unknown kind of pattern {kind}: ADDRESS to STRIDE are 0 to 6")
+    if kind == SPLITMIX:
+        return splitmix((seed + (address + 1) * GOLDEN) & ALL_BITS)
+    raise ValueError(f"unknown kind of pattern {kind}: ADDRESS to SPLITMIX are 0 to 7")
+
+
+def _fold(state: int) -> int:
+    """The upper half into the lower, which else would repeat every 2^k words in bit k. Its own inverse."""
+    return state ^ state >> 32
 
 
 def find_address(pattern: Pattern, word: int) -> int:
     """The address to which a word of a HASH pattern belongs, so that a misplaced word reveals its source."""
     if pattern.kind != HASH or pattern.keep != ALL_BITS:
         raise ValueError(f"the words of {pattern.name} do not encode their address; only whole random words do")
-    state = (_invert_splitmix(word ^ pattern.flip) - pattern.seed) & ALL_BITS
-    return (state * _GOLDEN_INVERSE - 1) & ALL_BITS
-
-
-def _invert_splitmix(word: int) -> int:
-    word = (word ^ word >> 31 ^ word >> 62) * _MIX_2_INVERSE & ALL_BITS
-    word = (word ^ word >> 27 ^ word >> 54) * _MIX_1_INVERSE & ALL_BITS
-    return word ^ word >> 30 ^ word >> 60
+    return (_fold(word ^ pattern.flip) - pattern.seed) * _HASH_INVERSE & ALL_BITS
 
 
 def sum_address_pattern(pattern: Pattern, first: int, words: int) -> int:
@@ -112,10 +115,18 @@ def choose_program_stride(order: str, blocks: int) -> int:
     return next(s for s in range(max(wanted, 1), 2 * blocks + 2) if math.gcd(s, blocks) == 1)
 
 
+def place_programs(order: str, blocks: int) -> tuple[int, int]:
+    """The block of program 0, and the step to the next program's: modulo `blocks` if they are scattered."""
+    if order == SCATTERED:
+        return 0, choose_program_stride(order, blocks)
+    return (blocks - 1, -1) if order == DOWN else (0, 1)
+
+
 def reseed_patterns(patterns: Sequence[Pattern], number: int) -> tuple[Pattern, ...]:
     """The same patterns with other random words in each round `number`, to provoke different faults."""
     return tuple(
-        one._replace(seed=(one.seed + number * GOLDEN) & ALL_BITS) if one.kind == HASH else one for one in patterns
+        one._replace(seed=one.seed ^ splitmix(number * GOLDEN & ALL_BITS)) if one.kind == HASH else one
+        for one in patterns
     )
 
 
@@ -124,7 +135,7 @@ _BYTES = Pattern("a5", CONSTANT, seed=0xA5A5_A5A5_A5A5_A5A5)
 _WALKING = Pattern("walking ones", WALKING)
 _CHECKER = Pattern("checkerboard", CHECKER)
 _ADDRESS = Pattern("address", ADDRESS)
-_RANDOM = Pattern("random", HASH, seed=0x5EED_0001)
+_RANDOM = Pattern("random", HASH, seed=splitmix(1))
 _MODULO = Pattern("modulo 20", MODULO, seed=7)
 
 # Together they set each bit to 0 and 1, make neighbouring words differ, and distinguish all addresses.
@@ -135,6 +146,6 @@ FULL = (
     *(each for one in (_ADDRESS, _ONES, _BYTES, _WALKING, _CHECKER, _MODULO) for each in (one, one.inverted(DOWN))),
     # The mapping of addresses to rows, banks and stacks is not published; these are strides of virtual addresses.
     *(Pattern(f"stride {8 << shift} B", STRIDE, shift=shift) for shift in (2, 7, 9, 13, 18)),
-    *(each for one in (_RANDOM, _RANDOM._replace(name="random 2", seed=0x5EED_0002)) for each in (one, one.inverted())),
-    Pattern("random, scattered rows", HASH, seed=0x5EED_0003, order=SCATTERED),
+    *(each for one in (_RANDOM, _RANDOM._replace(name="random 2", seed=splitmix(2))) for each in (one, one.inverted())),
+    Pattern("random, scattered rows", HASH, seed=splitmix(3), order=SCATTERED),
 )

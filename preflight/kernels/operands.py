@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 
 from preflight.kernels.memory_errors import Errors, Piece
-from preflight.kernels.memory_patterns import ALL_BITS, HASH, Pattern
+from preflight.kernels.memory_patterns import ALL_BITS, SPLITMIX, Pattern
 from preflight.kernels.tensor_digests import view_as_int64
 from preflight.kernels.torch_memory import TorchWay, fill_pattern
 
@@ -44,7 +44,7 @@ def build_operand_pattern(kind: Any, seed: int, *, wide: bool = False) -> Patter
     form = FORMS[kind]
     lanes = ALL_BITS // ((1 << form.bits) - 1)
     keep, flip = (WIDE_KEEP, WIDE_FLIP) if wide else (lanes * form.keep, lanes * form.flip)
-    return Pattern(f"operand {kind}", HASH, seed=seed, keep=keep, flip=flip)
+    return Pattern(f"operand {kind}", SPLITMIX, seed=seed, keep=keep, flip=flip)
 
 
 def build_operand(shape: tuple[int, int], kind: Any, seed: int, device: str, *, wide: bool = False) -> Any:

@@ -13,42 +13,49 @@ _CONSTANT = tl.constexpr(memory_patterns.CONSTANT)
 _HASH = tl.constexpr(memory_patterns.HASH)
 _CHECKER = tl.constexpr(memory_patterns.CHECKER)
 _MODULO = tl.constexpr(memory_patterns.MODULO)
+_STRIDE = tl.constexpr(memory_patterns.STRIDE)
 _MODULUS = tl.constexpr(memory_patterns.MODULUS)
 
 
 @triton.jit
-def splitmix(state):
-    """The finaliser of splitmix64, of uint64."""
-    state = (state ^ (state >> 30)) * 0xBF58476D1CE4E5B9
-    state = (state ^ (state >> 27)) * 0x94D049BB133111EB
-    return state ^ (state >> 31)
+def compute_block_number(first, step, blocks, SCATTERED: tl.constexpr):
+    """The block of this program; only scattered ones pay for a 64-bit division."""
+    block = tl.program_id(0).to(tl.int64) * step + first
+    if SCATTERED:
+        block = block % blocks
+    return block
 
 
 @triton.jit
-def compute_program_offsets(blocks, step, BLOCK: tl.constexpr):
-    """Where this program's words are, as int64[BLOCK]: its turn may come out of order."""
-    turn = tl.program_id(0).to(tl.int64)
-    return (turn * step % blocks) * BLOCK + tl.arange(0, BLOCK).to(tl.int64)
+def compute_pattern_word(first, lanes, seed, shift, keep, flip, KIND: tl.constexpr):
+    """The same as `memory_patterns.compute_expected_word`, for the addresses `first` (int64) + `lanes` (int32 block, from 0).
 
-
-@triton.jit
-def compute_pattern_word(address, seed, shift, keep, flip, KIND: tl.constexpr):
-    """The same as `memory_patterns.compute_expected_word`, for a block of int64 addresses; int64, since torch has no uint64."""
-    at = address.to(tl.uint64)
-    one = tl.full(address.shape, 1, tl.uint64)
-    none = tl.full(address.shape, 0, tl.uint64)
-    if KIND == _ADDRESS:
+    The two are kept apart because what depends on `first` alone is computed once for a program, and what depends on
+    `lanes` alone once for a thread. int64, since torch has no uint64.
+    """
+    lane = lanes.to(tl.uint64)
+    at = first.to(tl.uint64) + lane
+    none = tl.full(lanes.shape, 0, tl.uint64)
+    if KIND == _HASH:
+        state = (seed.to(tl.uint64) + first.to(tl.uint64) * 0xBAE5929A3B1CECD5) + lane * 0xBAE5929A3B1CECD5
+        raw = state ^ (state >> 32)
+    elif KIND == _ADDRESS:
         raw = at * 8
     elif KIND == _WALKING:
-        raw = one << ((at + seed.to(tl.uint64)) & 63)
+        raw = (none + 1) << ((at + seed.to(tl.uint64)) & 63)
     elif KIND == _CONSTANT:
         raw = none + seed.to(tl.uint64)
-    elif KIND == _HASH:
-        raw = splitmix(seed.to(tl.uint64) + (at + 1) * 0x9E3779B97F4A7C15)
     elif KIND == _CHECKER:
         raw = (none + 0x5555555555555555) << (at & 1)
     elif KIND == _MODULO:
-        raw = none - (at % _MODULUS == seed.to(tl.uint64)).to(tl.uint64)
+        # Both remainders are small: their sum is the wanted one, or one turn more.
+        rest = (
+            (first.to(tl.uint64) % _MODULUS).to(tl.int32)
+            + (lanes.to(tl.uint32) % _MODULUS).to(tl.int32)
+            - seed.to(tl.int32)
+        )
+        raw = none - ((rest == 0) | (rest == _MODULUS)).to(tl.uint64)
     else:
+        tl.static_assert(KIND == _STRIDE, "this kind of pattern has no kernel")
         raw = none - ((at >> shift.to(tl.uint64)) & 1)
     return ((raw & keep.to(tl.uint64)) ^ flip.to(tl.uint64)).to(tl.int64, bitcast=True)

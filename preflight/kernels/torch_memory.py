@@ -29,8 +29,9 @@ def fill_pattern(out: Any, pattern: Pattern, first: int, scratch: Any = None) ->
         torch.bitwise_left_shift(torch.ones_like(out), out, out=out)
     elif pattern.kind == p.CONSTANT:
         out.fill_(signed(pattern.seed))
-    elif pattern.kind == p.HASH:
-        _fill_hash(out, pattern.seed, torch.empty_like(out) if scratch is None else scratch[: out.numel()])
+    elif pattern.kind in {p.HASH, p.SPLITMIX}:
+        fill = _fill_hash if pattern.kind == p.HASH else _fill_splitmix
+        fill(out, pattern.seed, torch.empty_like(out) if scratch is None else scratch[: out.numel()])
     elif pattern.kind == p.CHECKER:
         out.bitwise_and_(1)
         torch.bitwise_left_shift(torch.full_like(out, p.EVEN_BITS), out, out=out)
@@ -39,7 +40,7 @@ def fill_pattern(out: Any, pattern: Pattern, first: int, scratch: Any = None) ->
     elif pattern.kind == p.STRIDE:
         out.bitwise_right_shift_(pattern.shift).bitwise_and_(1).neg_()
     else:
-        raise ValueError(f"unknown kind of pattern {pattern.kind}: ADDRESS to STRIDE are 0 to 6")
+        raise ValueError(f"unknown kind of pattern {pattern.kind}: ADDRESS to SPLITMIX are 0 to 7")
     if pattern.keep != p.ALL_BITS:
         out.bitwise_and_(signed(pattern.keep))
     if pattern.flip:
@@ -47,10 +48,16 @@ def fill_pattern(out: Any, pattern: Pattern, first: int, scratch: Any = None) ->
 
 
 def _fill_hash(out: Any, seed: int, scratch: Any) -> None:
+    out.mul_(signed(p.HASH_FACTOR)).add_(signed(seed))
+    torch.bitwise_right_shift(out, 32, out=scratch)
+    out.bitwise_xor_(scratch.bitwise_and_((1 << 32) - 1))  # torch shifts the sign in
+
+
+def _fill_splitmix(out: Any, seed: int, scratch: Any) -> None:
     out.add_(1).mul_(signed(p.GOLDEN)).add_(signed(seed))
     for shift, factor in _SPLITMIX:
         torch.bitwise_right_shift(out, shift, out=scratch)
-        scratch.bitwise_and_((1 << (64 - shift)) - 1)  # torch shifts the sign in
+        scratch.bitwise_and_((1 << (64 - shift)) - 1)
         out.bitwise_xor_(scratch).mul_(factor)
 
 

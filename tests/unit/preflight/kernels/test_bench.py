@@ -1,4 +1,4 @@
-"""The bench on a plain copy: only torch, triton and their own neighbours may be imported."""
+"""The bench on a plain copy: only torch, triton, our own words and their neighbours may be imported."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import runpy, sys
 
 class Blocked:
     unwanted = {"msgspec", "click", "yaml", "requests", "prometheus_client", "sqlalchemy", "starlette", "pyarrow",
-                "vocabulary", "healthd", "remediator", "healthctl", "playbooks"}
+                "healthd", "remediator", "healthctl", "playbooks"}
 
     def find_spec(self, name, path=None, target=None):
         if name.partition(".")[0] in self.unwanted:
@@ -34,7 +34,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 @pytest.fixture
 def bench(tmp_path: Path) -> str:
-    for name in ("bench", "preflight"):
+    for name in ("bench", "preflight", "vocabulary"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__", "results"))
     return str(tmp_path / "bench" / "preflight_gpu.py")
 

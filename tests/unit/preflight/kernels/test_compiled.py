@@ -1,4 +1,4 @@
-"""Triton compiles for a GPU without one: so the same kernels that ran here through numpy are known to be accepted."""
+"""Triton compiles for a GPU without one: so the kernels that ran here through numpy are known to be accepted, and what they cost."""
 
 from __future__ import annotations
 
@@ -7,19 +7,25 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 pytest.importorskip("triton")
 ROOT = Path(__file__).parents[4]
+OLDEST = ROOT / "build" / "triton-oldest"  # made by `make kernels`
+REGISTERS_MAX = 72  # so that seven programs of 128 threads run at once, and read 56 KiB of a multiprocessor's share
+# Half of the instruction slots stay free at the data sheet's bandwidth: latencies do not overlap perfectly.
+GATE_SHARE_MIN, ANY_SHARE_MIN = 1.9, 1.0
+OVER_MEMORY = ("write ", "verify ")
 
 
-@pytest.fixture(scope="module")
-def ptx() -> dict[str, str]:
+def compile_all(*arguments: str, path: str = "") -> dict[str, Any]:
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     done = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("compiled.py"))],
-        env={**environment, "PYTHONPATH": str(ROOT)},
+        [sys.executable, "-m", "bench.gpu.compiled_kernels", "--json", *arguments],
+        env={**environment, "PYTHONPATH": path},
+        cwd=ROOT,
         capture_output=True,
         text=True,
         check=False,
@@ -28,16 +34,43 @@ def ptx() -> dict[str, str]:
     return json.loads(done.stdout)
 
 
-def test_every_kernel_compiles_and_moves_two_words_at_a_time(ptx: dict[str, str]) -> None:
-    assert {name.rpartition(" ")[2] for name in ptx if name.startswith("product")} == {"80", "90", "100"}
-    for name, text in ptx.items():
-        if name.startswith(("verify", "digest")):
-            assert "ld.global.v2.b64" in text, name
-        if name.startswith(("write", "verify and write")):
-            assert "st.global.v2.b64" in text, name
+def assert_memory_kernels_are_cheap(found: dict[str, Any]) -> None:
+    for name, cost in found.items():
+        architecture, _, kernel = name.partition(" ")
+        assert cost["spilled_bytes"] == 0, name
+        if not kernel.startswith(OVER_MEMORY):
+            continue
+        assert cost["registers"] <= REGISTERS_MAX, name
+        accesses = [op for op in cost["healthy"] if op.startswith(("LDG", "STG"))]
+        assert accesses, name
+        assert all(op.endswith(".128") for op in accesses), name
+        gate = kernel in {each.partition(" ")[2] for each in found if each.startswith("100")} or architecture != "90"
+        assert cost["share"] >= (GATE_SHARE_MIN if gate else ANY_SHARE_MIN), name
 
 
-def test_our_product_uses_the_tensor_cores_and_asks_for_its_sm(ptx: dict[str, str]) -> None:
+@pytest.fixture(scope="module")
+def found() -> dict[str, Any]:
+    return compile_all()
+
+
+def test_memory_kernels_leave_room_beside_the_memory_on_every_architecture(found: dict[str, Any]) -> None:
+    assert {name.partition(" ")[0] for name in found} == {"80", "89", "90", "100", "120"}
+    assert_memory_kernels_are_cheap(found)
+
+
+def test_digests_read_two_words_at_a_time(found: dict[str, Any]) -> None:
+    for name, cost in found.items():
+        if name.endswith("digest"):
+            assert "ld.global.v2.b64" in cost["ptx"], name
+
+
+def test_our_product_uses_the_tensor_cores_and_asks_for_its_sm(found: dict[str, Any]) -> None:
     for architecture, instruction in (("80", "mma.sync"), ("90", "wgmma.mma_async"), ("100", "tcgen05.mma")):
-        assert instruction in ptx[f"product {architecture}"]
-        assert "%smid" in ptx[f"product {architecture}"]
+        assert instruction in found[f"{architecture} product"]["ptx"]
+        assert "%smid" in found[f"{architecture} product"]["ptx"]
+
+
+@pytest.mark.skipif(not OLDEST.is_dir(), reason="needs the oldest Triton: make kernels fetches it")
+def test_the_oldest_triton_compiles_them_as_well() -> None:
+    """For architectures that its assembler knows: it is older than Blackwell."""
+    assert_memory_kernels_are_cheap(compile_all("80", "89", "90", path=str(OLDEST)))

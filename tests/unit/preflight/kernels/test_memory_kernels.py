@@ -13,7 +13,7 @@ import triton.language as tl  # noqa: E402 - the same
 
 from preflight.kernels import memory_patterns as p  # noqa: E402 - only where triton is
 from preflight.kernels import memory_sweeps  # noqa: E402 - only where triton is
-from preflight.kernels.pattern_kernels import compute_program_offsets  # noqa: E402 - only where triton is
+from preflight.kernels.pattern_kernels import compute_block_number  # noqa: E402 - only where triton is
 
 pytestmark = pytest.mark.torch
 EVERY = sorted(set(p.FULL + p.GATE))
@@ -30,10 +30,8 @@ def numpy_words(pattern: p.Pattern, base: int, words: int) -> Any:
     elif pattern.kind == p.CONSTANT:
         raw = np.full(words, pattern.seed, dtype=np.uint64)
     elif pattern.kind == p.HASH:
-        raw = (at + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(pattern.seed)
-        raw = (raw ^ (raw >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        raw = (raw ^ (raw >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        raw = raw ^ (raw >> np.uint64(31))
+        raw = at * np.uint64(0xBAE5929A3B1CECD5) + np.uint64(pattern.seed)
+        raw = raw ^ (raw >> np.uint64(32))
     elif pattern.kind == p.CHECKER:
         raw = np.where(at % np.uint64(2) == 0, np.uint64(0x5555555555555555), np.uint64(0xAAAAAAAAAAAAAAAA))
     elif pattern.kind == p.MODULO:
@@ -61,14 +59,24 @@ def test_a_pattern_is_the_model_bit_for_bit_also_beyond_32_bits(pattern: p.Patte
 
 
 @triton.jit
-def places_kernel(out, blocks: tl.int64, step: tl.int64, BLOCK: tl.constexpr):  # noqa: ANN201, ANN001, N803 - a kernel
-    tl.store(out + tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), compute_program_offsets(blocks, step, BLOCK))
+def blocks_kernel(out, first: tl.int64, step: tl.int64, blocks: tl.int64, SCATTERED: tl.constexpr):  # noqa: ANN201, ANN001, N803 - a kernel
+    tl.store(out + tl.program_id(0), compute_block_number(first, step, blocks, SCATTERED))
 
 
-def test_a_place_in_one_piece_is_64_bits_wide() -> None:
-    out, step = torch.zeros(3 * 64, dtype=torch.int64), (1 << 33) + 1
-    places_kernel[(3,)](out, 1 << 40, step, BLOCK=64)
-    assert out.tolist() == [turn * step * 64 + i for turn in range(3) for i in range(64)]
+@pytest.mark.parametrize(
+    ("order", "visited"), [(p.UP, [0, 1, 2, 3, 4]), (p.DOWN, [4, 3, 2, 1, 0]), (p.SCATTERED, [0, 3, 1, 4, 2])]
+)
+def test_programs_visit_blocks_in_the_order_of_the_pattern(order: str, visited: list[int]) -> None:
+    out = torch.zeros(5, dtype=torch.int64)
+    blocks_kernel[(5,)](out, *p.place_programs(order, 5), 5, SCATTERED=order == p.SCATTERED)
+    assert out.tolist() == visited
+
+
+@pytest.mark.parametrize("scattered", [False, True])
+def test_the_number_of_a_block_is_64_bits_wide(*, scattered: bool) -> None:
+    out, step = torch.zeros(3, dtype=torch.int64), (1 << 33) + 1
+    blocks_kernel[(3,)](out, 1 << 36, step, 1 << 40, SCATTERED=scattered)
+    assert out.tolist() == [(1 << 36) + turn * step for turn in range(3)]
 
 
 def test_nothing_is_written_behind_the_end() -> None:
@@ -143,6 +151,32 @@ def test_verifying_many_times_in_one_launch_reads_every_block_as_often_and_lists
     assert errors.wrong == 14
     assert (errors.bits[:3], sum(errors.bits)) == ((7, 7, 7), 21)
     assert [word.address for word in errors.listed] == [memory.BLOCK_WORDS * 3, 5 * memory.BLOCK_WORDS + 8]
+
+
+@pytest.mark.parametrize("repeats", [1, 3])
+def test_blocks_beyond_those_set_aside_are_counted_from_memory(repeats: int) -> None:
+    made, block = piece(64 * (memory.KEPT + 40) + 9), 64
+    memory.write(made, p.GATE[1], block)
+    made.memory[::32] ^= 5
+    going = memory.Pass(p.GATE[1], "cpu")
+    going.launch(made, block, repeats=repeats)
+    errors = going.errors([made])
+    words = -(-len(made.memory) // 32)
+    assert (errors.wrong, errors.bits[:3]) == (repeats * words, (repeats * words, 0, repeats * words))
+    assert {word.address for word in errors.listed} <= set(range(0, len(made.memory), 32))
+    assert len(errors.listed) == words
+
+
+def test_a_word_that_is_correct_when_read_again_was_transient_if_set_aside_and_counts_in_any_case() -> None:
+    made, block = piece(64 * (memory.KEPT + 2)), 64
+    memory.write(made, p.GATE[1], block)
+    made.memory[::64] ^= 1 << 40
+    going = memory.Pass(p.GATE[1], "cpu")
+    going.launch(made, block)
+    memory.write(made, p.GATE[1], block)
+    errors = going.errors([made])
+    assert (errors.wrong, errors.bits[40]) == (memory.KEPT + 2, memory.KEPT)
+    assert [word.kind for word in errors.listed] == ["transient"] * memory.KEPT
 
 
 def test_an_error_is_reported_once_and_the_next_pattern_is_whole_again() -> None:

@@ -13,7 +13,7 @@ from preflight.checks.hashed_payloads import (
     find_mismatched_words,
     hash_word_sequence,
 )
-from preflight.kernels.memory_patterns import ALL_BITS, HASH, Pattern, compute_expected_word
+from preflight.kernels.memory_patterns import ALL_BITS, SPLITMIX, Pattern, compute_expected_word
 
 pytestmark = pytest.mark.torch
 SEEDS = st.integers(0, ALL_BITS)
@@ -22,7 +22,7 @@ SEEDS = st.integers(0, ALL_BITS)
 @given(SEEDS, st.integers(0, 1 << 30), SEEDS)
 def test_words_are_those_of_the_pure_pattern(seed: int, first: int, keep: int) -> None:
     words = [word & ALL_BITS for word in hash_word_sequence(seed, first, 5, "cpu", keep).tolist()]
-    assert words == [compute_expected_word(Pattern("", HASH, seed=seed), first + n) & keep for n in range(5)]
+    assert words == [compute_expected_word(Pattern("", SPLITMIX, seed=seed), first + n) & keep for n in range(5)]
 
 
 @given(SEEDS, st.data())
