@@ -74,10 +74,20 @@ class Location(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     path: str = ""  # a file system or a file
 
 
+class CounterChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A hardware counter that changed during a test: `where` is a memory, or an NVLink. Names ending in `_ns` are durations."""
+
+    name: str
+    where: str = ""
+    before: int
+    after: int
+
+
 class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One test on one device. `misconfigured` marks a NOT_RUN that an operator must fix first.
 
-    `remarks` are informative and change no verdict. `evidence` holds further data, as plain values.
+    `remarks` are informative and change no verdict. `evidence` holds further data, as plain values. `counter_changes` are the
+    counters of the GPU's hardware that changed while it ran.
     """
 
     test: str
@@ -90,6 +100,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     remarks: tuple[str, ...] = ()
     evidence: Evidence = {}
     misconfigured: bool = False
+    counter_changes: tuple[CounterChange, ...] = ()
 
 
 class Verdict(str, enum.Enum):

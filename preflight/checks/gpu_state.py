@@ -94,7 +94,7 @@ def _read_gpu_state(library: Any, index: int, note: Note) -> GpuState:
         note(f"GPU {index}: {name}")
         try:
             return call(handle)
-        except (library.NVMLError_NotSupported, library.NVMLError_FunctionNotFound):
+        except _unsupported_errors(library):
             return None
         except library.NVMLError_GpuIsLost:
             raise
@@ -121,6 +121,12 @@ def _read_gpu_state(library: Any, index: int, note: Note) -> GpuState:
         recovery_action=action,
         unread=tuple(unread),
     )
+
+
+def _unsupported_errors(library: Any) -> tuple[type[Exception], ...]:
+    """What drivers answer to a call or a field number that is newer than they are; releases differ."""
+    names = ("NotSupported", "FunctionNotFound", "InvalidArgument", "NotFound", "Deprecated", "ArgumentVersionMismatch")
+    return tuple(getattr(library, f"NVMLError_{name}") for name in names)
 
 
 def _recovery_action(library: Any, gpu: Any) -> int:

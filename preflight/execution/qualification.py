@@ -11,6 +11,7 @@ from preflight.baseline_files import load_knowledge
 from preflight.check_context import Device
 from preflight.device_comparison.comparison_table import judge_across_devices
 from preflight.device_comparison.failure_locations import resolve_failure_locations
+from preflight.execution.counter_results import add_counter_conclusions
 from preflight.execution.plan_runner import PlanRunner
 from preflight.execution.progress_output import Progress
 from preflight.expectations.measurement_keys import describe_software_stack
@@ -46,7 +47,9 @@ def qualify_node(
             round_began, rounds = clock.monotonic(), rounds + 1
             measured = judge_across_devices(runner.round(), runner.devices)
             knows = msgspec.structs.replace(known, software=describe_software_stack(runner.software))
-            results = resolve_failure_locations(apply_expectations(measured, runner.devices, knows), runner.devices)
+            compared = apply_expectations(measured, runner.devices, knows)
+            counted = add_counter_conclusions(compared, runner.counter_conclusions)
+            results = resolve_failure_locations(counted, runner.devices)
             verdict, reasons = judge_run(
                 [spec.test for spec in chosen.specs], results, list_awaited_results(chosen, runner.names)
             )
