@@ -32,6 +32,7 @@ from vocabulary.fault_catalogue.catalogue import Catalogue
 from vocabulary.fault_catalogue.catalogue_file import load_catalogue
 
 FIRST_READING_LIMIT_S = 60.0  # the node's process loads the driver
+HUNG_READINGS_MAX = 2  # of a run: then the driver itself hangs, and is not asked for the other cards
 READING_LIMIT_S = 10.0  # a reading takes milliseconds; a driver that is busy with a reset takes seconds
 
 
@@ -52,6 +53,7 @@ class CounterWatch:
         self._last: MomentOfCounters | None = None
         self._position: int | None = None
         self._hung: dict[str, CounterFinding] = {}  # by card, which is never asked again
+        self._hung_readings = 0
         self._unread, self._unreadable_log = "", ""
         self._every_line: list[str] = []
         self._reported: set[tuple[str, str, str]] = set()  # device, counter, location: findings of a test
@@ -70,14 +72,14 @@ class CounterWatch:
             return
         found: dict[str, HardwareCounters] = {}
         lines: tuple[str, ...] = ()
-        while asked := [card for card in dict.fromkeys(cards.values()) if card not in self._hung]:
+        self._unread = "too many readings did not end"
+        while self._hung_readings < HUNG_READINGS_MAX:
+            asked = [card for card in dict.fromkeys(cards.values()) if card not in self._hung]
             reading = self._request(asked)
             if reading is None:
                 continue  # a card hung: ask the others
-            lines += reading.kernel_log.lines
-            self._position = reading.kernel_log.position
-            self._unread = reading.failure
-            self._unreadable_log = reading.kernel_log.unreadable
+            lines, self._position = reading.kernel_log.lines, reading.kernel_log.position
+            self._unread, self._unreadable_log = reading.failure, reading.kernel_log.unreadable
             found = {counters.uuid: counters for counters in reading.gpus}
             break
         failure = self._unread or "the driver gave no counters"
@@ -132,6 +134,7 @@ class CounterWatch:
             return turn.answer
         why = build_worker_results(TEST, conclude_request(turn, self._clock))[-1]
         self._pool.drop_node()
+        self._hung_readings += 1
         words = f"reading the hardware counters: {why.reason}"
         blamed = [card for card in cards if card in turn.doing] or list(cards)
         self._hung |= dict.fromkeys(blamed, CounterFinding(outcome=why.outcome, words=words, name="unread"))

@@ -103,7 +103,8 @@ class PlanRunner:
                 shown = add_counter_conclusions(found, self._counters.conclude(spec.test))
             self._progress.ended(shown)
             results += found
-        self._counters.conclude_round()
+        if untested := add_counter_conclusions((), self._counters.conclude_round()):
+            self._progress.ended(untested)
         return tuple(results)
 
     @property

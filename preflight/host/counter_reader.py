@@ -12,6 +12,7 @@ from preflight.host.nvml_driver import NvmlDriver
 from preflight.host.nvml_library import NoDriverError
 
 VALUE_MAX = 1 << 63  # drivers report all ones for an unknown value, and signed types may be negative
+UNKNOWN_32 = (1 << 32) - 1  # all ones, from calls with 32 bits
 CORRECTED, UNCORRECTED, VOLATILE = 0, 1, 0  # nvmlMemoryErrorType_t, nvmlEccCounterType_t
 ECC_LOCATIONS = (  # nvmlMemoryLocation_t, in its order
     "l1_cache",
@@ -233,7 +234,7 @@ def _decode_field(library: Any, value: Any) -> int | None:
 
 def clean_count(value: object) -> int | None:
     """A counter's value; None for what cannot be a count: negative, all ones, no integer."""
-    if not isinstance(value, int) or not 0 <= value < VALUE_MAX:
+    if not isinstance(value, int) or not 0 <= value < VALUE_MAX or value == UNKNOWN_32:
         return None
     return value
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from preflight.host.counter_records import KernelLogReading
@@ -53,10 +54,9 @@ class KernelXidReader:
                 return
             if not data:
                 return
-            try:
-                yield parse_record(data)
-            except KmsgError:
-                continue
+            for line in data.split(b"\n"):  # one record a read, its fields on indented lines
+                with suppress(KmsgError):
+                    yield parse_record(line)
 
     def close(self) -> None:
         """Close the log."""
