@@ -53,7 +53,7 @@ class CounterWatch:
         self._last: MomentOfCounters | None = None
         self._position: int | None = None
         self._hung: dict[str, CounterFinding] = {}  # by card, which is never asked again
-        self._hung_readings = 0
+        self._hung_readings = self._tests = 0
         self._unread, self._unreadable_log = "", ""
         self._every_line: list[str] = []
         self._reported: set[tuple[str, str, str]] = set()  # device, counter, location: findings of a test
@@ -94,6 +94,7 @@ class CounterWatch:
     def conclude(self, test: str) -> tuple[CounterConclusions, ...]:
         """Read again after `test`, and judge what changed since the last reading."""
         before = self._last
+        self._tests += 1
         self.read()
         if before is None or self._last is None or self._last is before:
             return ()
@@ -144,10 +145,11 @@ class CounterWatch:
         self, test: str, before: MomentOfCounters, after: MomentOfCounters, lines: Iterable[str]
     ) -> tuple[CounterConclusions, ...]:
         seconds, lines = after.at - before.at, tuple(lines)
+        tests = max(1, self._tests) if test == TEST else 1
         found = []
         for device, card in self._cards().items():
             was, now = before.cards[card], after.cards[card]
-            findings = judge_counters(was, now, test=test, level=self._plan.level, seconds=seconds)
+            findings = judge_counters(was, now, test=test, level=self._plan.level, seconds=seconds, tests=tests)
             if lines:
                 findings += judge_gpu_lines(lines, now.address or was.address, read_catalogue())
             findings += self._remark_once(device, now)
@@ -159,20 +161,18 @@ class CounterWatch:
 
     def _remark_once(self, device: str, now: HardwareCounters) -> tuple[CounterFinding, ...]:
         """What the driver or the kernel log does not say: no reason to doubt a result, but to be known once."""
-        unreadable = f"the kernel log could not be read ({self._unreadable_log}): Xids of its GPU remain unknown"
-        remarks = (describe_unsupported(now), unreadable if self._unreadable_log else "")
-        new = [words for words in remarks if words and (device, words) not in self._said]
-        self._said |= {(device, words) for words in new}
-        return tuple(CounterFinding(outcome=Outcome.PASS, words=words, name="unknown") for words in new)
+        log = f"the kernel log could not be read ({self._unreadable_log}): Xids remain unknown"
+        remarks = {(device, describe_unsupported(now)), ("", log if self._unreadable_log else "")}
+        new = sorted(remark for remark in remarks - self._said if remark[1])
+        self._said |= remarks
+        return tuple(CounterFinding(outcome=Outcome.PASS, words=words, name="unknown") for _, words in new)
 
     def _unreported(self, about: CounterConclusions) -> tuple[CounterFinding, ...]:
-        """The findings that no test has reported; remarks are the tests' own. A limit per test is none for a whole run."""
+        """The findings that no test has reported; remarks are the tests' own."""
         return tuple(
             finding
             for finding in about.findings
-            if finding.outcome is not Outcome.PASS
-            and finding.name != "ecc_corrected"
-            and (about.device, finding.name, finding.where) not in self._reported
+            if finding.outcome is not Outcome.PASS and (about.device, finding.name, finding.where) not in self._reported
         )
 
     def _judge_first_states(self) -> list[CounterConclusions]:

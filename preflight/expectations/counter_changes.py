@@ -33,13 +33,13 @@ class CounterRule(msgspec.Struct, frozen=True, kw_only=True):
     per_minute: float | None = None
     remark: bool = False
 
-    def allowed(self, level: str, seconds: float) -> float:
-        """The largest increase in a test of this level and duration that is no fault."""
+    def allowed(self, level: str, seconds: float, tests: int = 1) -> float:
+        """The largest increase that is no fault in so many tests of this level, which took this long together."""
         if self.remark:
             return float("inf")
         if self.per_minute is not None:
             return self.per_minute * max(LEAST_MINUTES, seconds / 60)
-        return self.per_test.get(level, 0.0)
+        return self.per_test.get(level, 0.0) * tests
 
 
 # One weak cell is what ECC is for, and no reason to drain a node. It is corrected each time it is read: a test of memory
@@ -115,14 +115,14 @@ def list_counter_changes(before: HardwareCounters, after: HardwareCounters) -> t
 
 
 def judge_counters(
-    before: HardwareCounters, after: HardwareCounters, *, test: str, level: str, seconds: float
+    before: HardwareCounters, after: HardwareCounters, *, test: str, level: str, seconds: float, tests: int = 1
 ) -> tuple[CounterFinding, ...]:
-    """The conclusions from two readings of one GPU around `test`, which took this many seconds."""
+    """The conclusions from two readings of one GPU around `test`, which took this many seconds, or around several `tests`."""
     if failed := _judge_unread(before, after):
         return failed
     own = OWN_COUNTERS.get(test, ())
     changes = [change for change in list_counter_changes(before, after) if not change.name.startswith(own)]
-    found = [_judge_change(change, level, seconds) for change in changes]
+    found = [_judge_change(change, level, seconds, tests) for change in changes]
     return (*_judge_states(before, after), *(finding for finding in found if finding), *_judge_reasons(after, changes))
 
 
@@ -155,7 +155,7 @@ def _judge_unread(before: HardwareCounters, after: HardwareCounters) -> tuple[Co
     return ()
 
 
-def _judge_change(change: CounterChange, level: str, seconds: float) -> CounterFinding | None:
+def _judge_change(change: CounterChange, level: str, seconds: float, tests: int) -> CounterFinding | None:
     rule = RULES.get(change.name)
     if rule is None:
         return None
@@ -168,7 +168,7 @@ def _judge_change(change: CounterChange, level: str, seconds: float) -> CounterF
     if change.name.endswith("_ns"):
         words = f"measured under {rule.one}, for {added / 1e9:.3g} of {seconds:.3g} s"
         return CounterFinding(outcome=Outcome.PASS, words=words, name=change.name)
-    allowed = rule.allowed(level, seconds)
+    allowed = rule.allowed(level, seconds, tests)
     words = f"{where}{added} more {rule.one if added == 1 else rule.many} ({change.name} {values}"
     if added <= allowed:
         return CounterFinding(outcome=Outcome.PASS, words=f"{words})", name=change.name, where=change.where)

@@ -37,7 +37,7 @@ readings = st.builds(
 
 
 def counted(name: str, value: int, where: str = "dram", **states: bool | int) -> HardwareCounters:
-    return HardwareCounters(uuid="GPU-1", counters=(HardwareCounter(name, where, value),), **states)  # type: ignore[arg-type]
+    return HardwareCounters(uuid="GPU-1", counters=(HardwareCounter(name, where, value),), **states)  # type: ignore[arg-type]  # states by name
 
 
 def outcomes(
@@ -78,7 +78,11 @@ def test_any_new_uncorrectable_error_fails(name: str, where: str, before: int, a
 
 @given(names, places, st.integers(1, 1 << 62))
 def test_a_counter_that_goes_backwards_is_a_remark(name: str, where: str, before: int) -> None:
-    assert Outcome.FAIL not in outcomes(counted(name, before, where), counted(name, before - 1, where))
+    found = judge_counters(
+        counted(name, before, where), counted(name, before - 1, where), test="host_memory", level="gate", seconds=1.0
+    )
+    assert [each.outcome for each in found] == [Outcome.PASS] * (name in RULES)
+    assert all(f"went backwards ({before} → {before - 1})" in each.words for each in found)
 
 
 @given(names, st.integers(0, 1 << 62))
@@ -144,7 +148,7 @@ def test_a_test_that_judges_its_counters_itself_is_not_judged_twice() -> None:
     ],
 )
 def test_a_new_error_state_fails_and_an_old_one_is_that_of_the_run(states: dict[str, bool | int], says: str) -> None:
-    good, bad = HardwareCounters(uuid="GPU-1"), HardwareCounters(uuid="GPU-1", **states)  # type: ignore[arg-type]
+    good, bad = HardwareCounters(uuid="GPU-1"), HardwareCounters(uuid="GPU-1", **states)  # type: ignore[arg-type]  # states by name
     (finding,) = judge_counters(good, bad, test="memory_pattern", level="gate", seconds=1.0)
     assert finding.outcome is Outcome.FAIL
     assert says in finding.words

@@ -138,6 +138,16 @@ def test_a_corrected_error_is_a_remark(meanwhile: Callable[..., None]) -> None:
     assert results[1].remarks == ("dram: 1 more corrected ECC error (ecc_corrected 0 → 1)",)
 
 
+@pytest.mark.parametrize(("errors", "faults"), [(99, 0), (101, 1)])
+def test_corrected_errors_outside_tests_count_against_the_limits_of_all_tests(
+    meanwhile: Callable[..., None], errors: int, faults: int
+) -> None:
+    meanwhile(driver=[f"ecc_corrected_dram.1 {errors}"])
+    results = run(Scope.NODE, Scope.DEVICE, Scope.DEVICE)
+    assert [each.test for each in results].count(TEST) == faults
+    assert faults == ("ecc_corrected 0 → 101, 100 allowed" in results[-1].reason)
+
+
 def test_an_xid_fails_the_test_of_its_gpu_and_is_quoted(meanwhile: Callable[..., None]) -> None:
     line = format_xid(48, "0000:11:00.0", detail="An uncorrectable double bit error (DBE)")
     meanwhile(kernel=[line, format_xid(31, "0000:11:00.0", detail="MMU Fault")])
@@ -217,6 +227,7 @@ def test_a_kernel_log_that_cannot_be_read_is_a_remark(meanwhile: Callable[..., N
     site.write_text(site.read_text().replace(str(tmp_path / "kmsg"), str(tmp_path / "none")))
     results = run()
     assert told(results) == PASSED
+    assert [each.remarks for each in results[1:]] == [()]  # once for the node
     assert "the kernel log could not be read" in results[0].remarks[0]
 
 
