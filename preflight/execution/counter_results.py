@@ -10,7 +10,6 @@ from preflight.expectations.counter_changes import CounterFinding, describe_find
 from preflight.results import CounterChange, Location, Outcome, Result
 
 TEST = "hardware_counters"  # names results about what no test covers: between the tests, and reading itself
-_UNTESTED = (Outcome.NOT_RUN, Outcome.NOT_APPLICABLE)
 _RANK = (Outcome.FAIL, Outcome.HANG, Outcome.ERROR)
 
 
@@ -48,7 +47,7 @@ def _join_result(result: Result, about: CounterConclusions) -> Result:
     reasons += [words for each in _RANK if (words := describe_findings(about.findings, each))]
     if worst is Outcome.FAIL and outcome is not Outcome.HANG:
         outcome = Outcome.FAIL
-    elif worst is not Outcome.PASS and (outcome is Outcome.PASS or outcome in _UNTESTED):
+    elif worst is not Outcome.PASS and outcome in (Outcome.PASS, Outcome.NOT_APPLICABLE):
         outcome = worst
     remark = describe_findings(about.findings, Outcome.PASS)
     failed = [finding for finding in about.findings if finding.outcome is Outcome.FAIL]

@@ -31,6 +31,8 @@ def result(outcome: Outcome, reason: str = "", device: str = "cuda:0") -> Result
         (Outcome.FAIL, BAD, Outcome.FAIL),
         (Outcome.HANG, BAD, Outcome.HANG),
         (Outcome.PASS, OPEN, Outcome.ERROR),
+        (Outcome.NOT_APPLICABLE, OPEN, Outcome.ERROR),
+        (Outcome.NOT_RUN, OPEN, Outcome.NOT_RUN),
         (Outcome.FAIL, OPEN, Outcome.FAIL),
         (Outcome.PASS, NOTED, Outcome.PASS),
         (Outcome.FAIL, NOTED, Outcome.FAIL),

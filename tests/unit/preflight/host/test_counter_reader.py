@@ -2,7 +2,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
+import pynvml
 import pytest
 
 from preflight.host.counter_reader import VALUE_MAX, HardwareCounterReader, clean_count
@@ -79,6 +81,23 @@ def test_what_a_gpu_does_not_have_is_not_asked_again(driver_says: Say) -> None:
         f"hardware counters of {GPU}: field values",
         f"hardware counters of {GPU}: clocks event reasons",
     ]
+
+
+def test_fields_that_a_gpu_does_not_have_are_not_asked_again(driver_says: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    call = pynvml.nvmlDeviceGetFieldValues
+
+    def spy(handle: Any, fields: Sequence[tuple[int, int]]) -> Any:
+        asked.append(len(fields))
+        return call(handle, fields)
+
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetFieldValues", spy)
+    reader = HardwareCounterReader(lambda _: None)
+    first, second = read(reader), read(reader)
+    assert first == second
+    assert (
+        asked[1] == len([each for each in first.counters if "remapped" not in each.name and "ecc" not in each.name]) + 1
+    )
 
 
 @pytest.mark.parametrize(
