@@ -10,6 +10,7 @@ from preflight.check_context import Device
 
 DOCUMENT_VERSION = 2
 Evidence = dict[str, str | int | float | bool]
+COUNTED = "failed_by_counters"  # in the evidence of a result that hardware counters or kernel lines made a failure
 
 
 class Outcome(str, enum.Enum):

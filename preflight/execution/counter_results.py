@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from preflight.expectations.counter_changes import CounterFinding, describe_findings
-from preflight.results import CounterChange, Location, Outcome, Result
+from preflight.results import COUNTED, CounterChange, Location, Outcome, Result
 
 TEST = "hardware_counters"  # names results about what no test covers: between the tests, and reading itself
 _RANK = (Outcome.FAIL, Outcome.HANG, Outcome.ERROR)
@@ -60,5 +60,6 @@ def _join_result(result: Result, about: CounterConclusions) -> Result:
         misconfigured=result.misconfigured and outcome is Outcome.NOT_RUN,
         remarks=(*result.remarks, remark) if remark else result.remarks,
         locations=(*result.locations, *places),
+        evidence=result.evidence | ({COUNTED: True} if failed else {}),
         counter_changes=(*result.counter_changes, *about.changes),
     )

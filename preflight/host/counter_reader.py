@@ -52,7 +52,7 @@ class HardwareCounterReader:
         """Open nothing yet. `note` is called before every query that may hang."""
         self._note = note
         self._driver: NvmlDriver | None = None
-        self._gpus: dict[str, _GpuCounterReader | None] = {}
+        self._gpus: dict[str, _GpuCounterReader] = {}
         self._kernel_log = KernelXidReader()
 
     def read(self, uuids: Sequence[str], since: int | None) -> CounterReading:
@@ -69,17 +69,23 @@ class HardwareCounterReader:
     def _read_gpu(self, driver: NvmlDriver, uuid: str) -> HardwareCounters:
         if uuid not in self._gpus:
             self._note(f"hardware counters of {uuid}: handle")
-            self._gpus[uuid] = _open_gpu(driver, uuid, self._note)
-        gpu = self._gpus[uuid]
-        if gpu is None:
-            del self._gpus[uuid]  # look again next time
-            return HardwareCounters(uuid=uuid, failure="the driver shows no such GPU")
-        return gpu.read()
+            try:
+                handle = driver.library.nvmlDeviceGetHandleByUUID(uuid)  # touches no other GPU, which may hang
+            except driver.library.NVMLError as error:
+                return _build_unread(driver.library, uuid, "", error)
+            self._gpus[uuid] = _GpuCounterReader(driver, handle, uuid, self._note)
+        return self._gpus[uuid].read()
 
 
-def _open_gpu(driver: NvmlDriver, uuid: str, note: Note) -> _GpuCounterReader | None:
-    handle = driver.ask("DeviceGetHandleByUUID", uuid)  # touches no other GPU, which may hang
-    return None if handle is None else _GpuCounterReader(driver, handle, uuid, note)
+def _build_unread(library: Any, uuid: str, address: str, error: Exception) -> HardwareCounters:
+    code = getattr(error, "value", None)
+    return HardwareCounters(
+        uuid=uuid,
+        address=address,
+        failure=str(error),
+        lost=code in (library.NVML_ERROR_GPU_IS_LOST, library.NVML_ERROR_NOT_FOUND),  # not found: it was listed before
+        reset_required=code == library.NVML_ERROR_RESET_REQUIRED,
+    )
 
 
 class _GpuCounterReader:
@@ -103,14 +109,7 @@ class _GpuCounterReader:
         try:
             return self._read()
         except self._library.NVMLError as error:
-            code, library = getattr(error, "value", None), self._library
-            return HardwareCounters(
-                uuid=self._uuid,
-                address=self._address,
-                failure=str(error),
-                lost=code == library.NVML_ERROR_GPU_IS_LOST,
-                reset_required=code == library.NVML_ERROR_RESET_REQUIRED,
-            )
+            return _build_unread(self._library, self._uuid, self._address, error)
 
     def _read(self) -> HardwareCounters:
         counters = self._read_ecc()

@@ -4,7 +4,7 @@ import pytest
 
 from preflight.execution.counter_results import TEST, CounterConclusions, add_counter_conclusions
 from preflight.expectations.counter_changes import CounterFinding
-from preflight.results import CounterChange, Location, Outcome, Result
+from preflight.results import COUNTED, CounterChange, Location, Outcome, Result
 
 CHANGE = CounterChange(name="ecc_uncorrected", where="dram", before=0, after=1)
 BAD = CounterFinding(outcome=Outcome.FAIL, words="a double-bit error", name="ecc_uncorrected", where="dram")
@@ -46,6 +46,7 @@ def test_the_hardware_outweighs_the_test(was: Outcome, finding: CounterFinding, 
     assert (finding.words in joined.reason) is (finding is not NOTED)
     assert (joined.remarks == (NOTED.words,)) is (finding is NOTED)
     assert joined.counter_changes == (CHANGE,)
+    assert joined.evidence == ({COUNTED: True} if finding is BAD else {})
 
 
 def test_only_the_device_it_is_about_is_judged() -> None:

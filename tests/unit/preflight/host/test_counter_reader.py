@@ -125,7 +125,9 @@ def test_a_missing_gpu_and_a_missing_driver_are_failures(
     driver_says: Say, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driver_says(["gpus 2"])
-    assert read().failure == "the driver shows no such GPU"
+    assert (read().failure, read().lost) == ("Not Found", True)
+    driver_says(["error_handle.3 15"])
+    assert (read().failure, read().lost) == ("GPU is lost", True)
     monkeypatch.setenv("HEALTHD_NVML_LIBRARY", str(tmp_path / "none.so"))
     reading = HardwareCounterReader(lambda _: None).read([GPU], None)
     assert (reading.gpus, "cannot be loaded" in reading.failure) == ((), True)
