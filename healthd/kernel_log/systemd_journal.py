@@ -16,8 +16,9 @@ from typing import IO, Any
 import msgspec
 
 from healthd.host import start_program
-from healthd.kernel_log.record_batch import KernelBatch, SpoofableRecordDetector
+from healthd.kernel_log.record_batch import KernelBatch
 from healthd.samples.kernel_record import Cursor, KernelRecord
+from vocabulary.driver_log.spoofable_records import SpoofableRecordDetector
 
 COMMAND = (
     "journalctl",

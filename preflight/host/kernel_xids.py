@@ -10,6 +10,7 @@ from pathlib import Path
 
 from preflight.host.counter_records import KernelLogReading
 from vocabulary.driver_log.kmsg_record import RECORD_BYTES_MAX, KmsgError, KmsgRecord, parse_record
+from vocabulary.driver_log.spoofable_records import SpoofableRecordDetector
 from vocabulary.driver_log.xid_line import parse_live_record
 
 KERNEL_LOG = Path("/dev/kmsg")
@@ -23,6 +24,7 @@ class KernelXidReader:
     def __init__(self, path: Path | None = None) -> None:
         """Open it; an unreadable log is reported by `read`."""
         self._descriptor, self._unreadable = -1, ""
+        self._spoofable = SpoofableRecordDetector()
         try:
             self._descriptor = os.open(path or KERNEL_LOG, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as error:
@@ -35,7 +37,11 @@ class KernelXidReader:
         lines: list[str] = []
         position = since
         for record in self._records():
-            if since is not None and record.seq > since and len(lines) < LINES_MAX and is_driver_record(record):
+            spoofable = self._spoofable.may_begin_with_a_name(
+                record.text, record.facility, record.usec / 1e6, continuation=record.flags != "-"
+            )
+            new = since is not None and record.seq > since and not spoofable
+            if new and len(lines) < LINES_MAX and is_driver_record(record):
                 lines.append(record.text)
             position = record.seq if position is None else max(position, record.seq)
         # An empty log has no number: every later record counts.

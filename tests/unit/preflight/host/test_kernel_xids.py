@@ -50,6 +50,14 @@ def test_what_a_program_wrote_is_not_the_drivers() -> None:
     assert not is_driver_record(parse_record(f"4,10,5,+;{XID}".encode()))  # the rest of another line
 
 
+def test_a_name_that_a_user_chose_is_not_the_drivers(tmp_path: Path) -> None:
+    log = tmp_path / "kmsg"
+    add_records(log, "6,10,5,-;oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=", f"6,11,5,c;{XID}")
+    assert KernelXidReader(log).read(9).lines == ()
+    add_records(log, f"4,12,6,-;{XID}")
+    assert KernelXidReader(log).read(9).lines == (XID,)
+
+
 def test_an_unreadable_log_says_why(tmp_path: Path) -> None:
     reading = KernelXidReader(tmp_path / "none").read(7)
     assert (reading.lines, reading.position) == ((), 7)
