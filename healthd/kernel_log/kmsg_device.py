@@ -10,8 +10,7 @@ import errno
 import os
 from pathlib import Path
 
-from healthd.kernel_log.record_batch import KernelBatch
-from healthd.samples.kernel_record import Cursor, KernelGap, KernelRecord
+from healthd.samples.kernel_record import Cursor, KernelBatch, KernelGap, KernelRecord
 from vocabulary.clock import Clock
 from vocabulary.driver_log.kmsg_record import RECORD_BYTES_MAX, KmsgError, KmsgRecord, parse_record
 from vocabulary.driver_log.spoofable_records import SpoofableRecordDetector
