@@ -10,6 +10,7 @@ from preflight.check_context import Device
 
 DOCUMENT_VERSION = 2
 Evidence = dict[str, str | int | float | bool]
+COUNTED = "failed_by_counters"  # in the evidence of a result that hardware counters or kernel lines made a failure
 
 
 class Outcome(str, enum.Enum):
@@ -74,11 +75,21 @@ class Location(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     path: str = ""  # a file system or a file
 
 
+class CounterChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A hardware counter that changed during a test: `where` is a memory, or an NVLink. Names ending in `_ns` are durations."""
+
+    name: str
+    where: str = ""
+    before: int
+    after: int
+
+
 class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One test on one device. `misconfigured` marks a NOT_RUN that an operator must fix first.
 
     `by_limit` marks a FAIL or ERROR by a limit of rates or of rounding: a FAIL by one counts only on a measured platform.
-    `remarks` are informative and change no verdict. `evidence` holds further data, as plain values.
+    `remarks` are informative and change no verdict. `evidence` holds further data, as plain values. `counter_changes` are the
+    counters of the GPU's hardware that changed while it ran.
     """
 
     test: str
@@ -92,6 +103,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     evidence: Evidence = {}
     misconfigured: bool = False
     by_limit: bool = False
+    counter_changes: tuple[CounterChange, ...] = ()
 
 
 class Verdict(str, enum.Enum):

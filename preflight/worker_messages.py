@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from preflight.check_context import Device
+from preflight.host.counter_records import CounterReading
 from preflight.results import Outcome, Result
 
 STARTING = "starting"  # the first step of a test: imports
@@ -55,7 +56,10 @@ class GpuInventory(msgspec.Struct, frozen=True, kw_only=True, tag="inventory"):
 
 
 class DeviceAssignment(msgspec.Struct, frozen=True, kw_only=True):
-    """The device of a process. `visible` is its CUDA_VISIBLE_DEVICES; `threads` are the host's."""
+    """The device of a process. `visible` is its CUDA_VISIBLE_DEVICES; `threads` are the host's.
+
+    `card` is the UUID of the whole GPU, whose hardware counters are read around its tests; empty if there is none.
+    """
 
     index: int
     name: str
@@ -66,6 +70,7 @@ class DeviceAssignment(msgspec.Struct, frozen=True, kw_only=True):
     product: str = ""
     label: str = ""
     mig: bool = False
+    card: str = ""
 
 
 class ProcessGroupSpec(msgspec.Struct, frozen=True):
@@ -97,7 +102,14 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, tag="do"):
     group: ProcessGroupSpec | None = None
 
 
-Request = InventoryRequest | AssignRequest | RunRequest
+class CounterRequest(msgspec.Struct, frozen=True, tag="count"):
+    """Request: read the hardware counters of these GPUs, and the kernel log after record `since`. Answered by a `CounterReading`."""
+
+    uuids: tuple[str, ...]
+    since: int | None = None
+
+
+Request = InventoryRequest | AssignRequest | RunRequest | CounterRequest
 
 
 class DeviceReady(msgspec.Struct, frozen=True, tag="ready"):
@@ -130,4 +142,4 @@ class ResultMessage(msgspec.Struct, frozen=True, tag="done"):
     raised: bool = False
 
 
-Answer = GpuInventory | DeviceReady | DeviceRefused | ProgressUpdate | ResultMessage
+Answer = GpuInventory | CounterReading | DeviceReady | DeviceRefused | ProgressUpdate | ResultMessage

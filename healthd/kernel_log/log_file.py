@@ -12,8 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from healthd.kernel_log.record_batch import KernelBatch
-from healthd.samples.kernel_record import Cursor, KernelRecord
+from healthd.samples.kernel_record import Cursor, KernelBatch, KernelRecord
 from vocabulary.clock import Clock
 
 POLL_S = 0.05

@@ -10,9 +10,8 @@ from healthd.config import LogSource
 from healthd.host import SHORTAGES
 from healthd.kernel_log.kmsg_device import KmsgDevice
 from healthd.kernel_log.log_file import LogFile
-from healthd.kernel_log.record_batch import KernelBatch
 from healthd.kernel_log.systemd_journal import COMMAND, SystemdJournal
-from healthd.samples.kernel_record import Cursor
+from healthd.samples.kernel_record import Cursor, KernelBatch
 from healthd.supervision.child_supervisor import END_S
 from vocabulary.clock import Clock
 

@@ -16,8 +16,8 @@ from typing import IO, Any
 import msgspec
 
 from healthd.host import start_program
-from healthd.kernel_log.record_batch import KernelBatch, SpoofableRecordDetector
-from healthd.samples.kernel_record import Cursor, KernelRecord
+from healthd.samples.kernel_record import Cursor, KernelBatch, KernelRecord
+from vocabulary.driver_log.spoofable_records import SpoofableRecordDetector
 
 COMMAND = (
     "journalctl",

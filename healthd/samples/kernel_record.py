@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 import msgspec
 
 
@@ -39,3 +41,14 @@ class KernelGap(msgspec.Struct, frozen=True):
     position: int
     at: float
     lost: int
+
+
+@dataclass
+class KernelBatch:
+    """The result of one read of a kernel log, from any transport. `more` means: read again at once."""
+
+    cursor: Cursor | None
+    records: list[KernelRecord] = field(default_factory=list)
+    gaps: list[KernelGap] = field(default_factory=list)
+    garbage: list[str] = field(default_factory=list)
+    more: bool = False

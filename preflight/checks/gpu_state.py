@@ -18,7 +18,10 @@ STATE = "gpus_missing"  # state name in `software`, which remarks that missing G
 
 
 class GpuState(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of one GPU. None if GPU or driver lack the property; `unread` names properties that failed to read."""
+    """The state of one GPU. None if GPU or driver lack the property.
+
+    `unread` names properties that failed to read, `unsupported` those that this GPU or driver does not have.
+    """
 
     index: int
     uuid: str = ""
@@ -27,6 +30,7 @@ class GpuState(msgspec.Struct, frozen=True, kw_only=True):
     remap_failed: bool | None = None
     recovery_action: int | None = None
     unread: tuple[str, ...] = ()
+    unsupported: tuple[str, ...] = ()
 
 
 def list_gpu_faults(state: GpuState) -> list[str]:
@@ -83,18 +87,26 @@ def judge_state(state: GpuState) -> Result:
         outcome, reason = Outcome.FAIL, "; ".join(faults)
     elif state.unread:
         outcome, reason = Outcome.ERROR, f"could not read {', '.join(state.unread)}"
-    where = (Location(gpu=state.uuid),) if state.uuid else ()
-    return Result(test=TEST, outcome=outcome, device=f"GPU {state.index}", reason=reason, locations=where)
+    return Result(
+        test=TEST,
+        outcome=outcome,
+        device=f"GPU {state.index}",
+        reason=reason,
+        locations=(Location(gpu=state.uuid),) if state.uuid else (),
+        remarks=(f"the driver does not report {', '.join(state.unsupported)}",) if state.unsupported else (),
+    )
 
 
 def _read_gpu_state(library: Any, index: int, note: Note) -> GpuState:
     unread: list[str] = []
+    unsupported: list[str] = []
 
     def ask(name: str, call: Callable[[Any], Any]) -> Any:
         note(f"GPU {index}: {name}")
         try:
             return call(handle)
-        except (library.NVMLError_NotSupported, library.NVMLError_FunctionNotFound):
+        except _unsupported_errors(library):
+            unsupported.append(name)
             return None
         except library.NVMLError_GpuIsLost:
             raise
@@ -120,7 +132,14 @@ def _read_gpu_state(library: Any, index: int, note: Note) -> GpuState:
         remap_failed=failed,
         recovery_action=action,
         unread=tuple(unread),
+        unsupported=tuple(unsupported),
     )
+
+
+def _unsupported_errors(library: Any) -> tuple[type[Exception], ...]:
+    """What drivers answer to a call or a field number that is newer than they are; releases differ."""
+    names = ("NotSupported", "FunctionNotFound", "InvalidArgument", "NotFound", "Deprecated", "ArgumentVersionMismatch")
+    return tuple(getattr(library, f"NVMLError_{name}") for name in names)
 
 
 def _recovery_action(library: Any, gpu: Any) -> int:

@@ -50,7 +50,7 @@ def assign_devices(seen: GpuInventory, visible: str | None, threads: int) -> Dev
         return _assign_none(Outcome.NOT_RUN, seen.failure, misconfigured=seen.misconfigured)
     if not seen.on_bus:
         used = explain_gpus_in_use(seen.gpus)
-        return used or DeviceAssignments(seats=assign_host_devices(threads))
+        return used or DeviceAssignments(seats=assign_host_devices(threads, [gpu.uuid for gpu in seen.gpus]))
     if not seen.gpus:
         return _assign_none(
             Outcome.ERROR,
@@ -74,8 +74,8 @@ def _describe_hidden_gpus(gpus: Sequence[GpuInfo], chosen: Sequence[GpuInfo], vi
     )
 
 
-def assign_host_devices(threads: int) -> tuple[DeviceAssignment, ...]:
-    """The host as devices, each with its share of the threads."""
+def assign_host_devices(threads: int, cards: Sequence[str] = ()) -> tuple[DeviceAssignment, ...]:
+    """The host as devices, each with its share of the threads. The counters of a simulated GPU (`cards`) are read for each."""
     return tuple(
         DeviceAssignment(
             index=index,
@@ -83,6 +83,7 @@ def assign_host_devices(threads: int) -> tuple[DeviceAssignment, ...]:
             torch_name="cpu",
             threads=max(1, threads // HOST_DEVICES),
             label="host memory and processor",
+            card=cards[index] if index < len(cards) else "",
         )
         for index in range(HOST_DEVICES)
     )
@@ -154,6 +155,7 @@ def _assign_whole_gpus(gpus: Sequence[GpuInfo], threads: int) -> DeviceAssignmen
                     uuid=gpu.uuid,
                     product=gpu.product,
                     label=f"GPU {gpu.index}, {gpu.product}",
+                    card=gpu.uuid,
                 )
             )
         elif not gpu.instances:
@@ -175,5 +177,6 @@ def _assign_mig_instance(index: int, name: str, gpu: GpuInfo, instance: MigInsta
         uuid=instance.uuid,
         product=instance.product,
         label=f"GPU {gpu.index}, MIG instance, {instance.product}",
+        card=gpu.uuid,
         mig=True,
     )

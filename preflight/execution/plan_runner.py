@@ -12,6 +12,8 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from preflight.check_context import Device
+from preflight.execution.counter_results import CounterConclusions, add_counter_conclusions
+from preflight.execution.counter_watch import CounterWatch
 from preflight.execution.device_assignment import UnassignedDevice
 from preflight.execution.progress_output import Progress
 from preflight.execution.worker_outcomes import (
@@ -37,6 +39,7 @@ class PlanRunner:
         self._clock = clock
         self._progress = progress
         self._crew = WorkerPool(clock)
+        self._counters = CounterWatch(self._crew, plan, clock)
         self._told: set[str] = set()
         self._group: ProcessGroupSpec | None = None
         self._place, self._groups = "", 0
@@ -86,18 +89,34 @@ class PlanRunner:
     def round(self, only: Collection[str] | None = None) -> tuple[Result, ...]:
         """Run the plan once; one or more results for each of its tests and devices, in order.
 
+        Hardware counters are read around each test of devices; `counter_conclusions` holds what they show.
+
         Args:
             only: the tests to run; None: all.
         """
         results: list[Result] = []
+        self._counters.begin_round()
+        self._counters.read()
         for spec in self._plan.specs:
             if only is not None and spec.test not in only:
                 continue
             self._progress.begins(spec.test)
-            found = self._node(spec) if spec.scope is Scope.NODE else self._on_devices(spec)
-            self._progress.ended(found)
+            if spec.scope is Scope.NODE:
+                found = shown = self._node(spec)
+                self._counters.read()
+            else:
+                found = self._on_devices(spec)
+                shown = add_counter_conclusions(found, self._counters.conclude(spec.test))
+            self._progress.ended(shown)
             results += found
+        if untested := add_counter_conclusions((), self._counters.conclude_round()):
+            self._progress.ended(untested)
         return tuple(results)
+
+    @property
+    def counter_conclusions(self) -> tuple[CounterConclusions, ...]:
+        """What the hardware counters showed during the last round. They outweigh comparisons, and are added after them."""
+        return tuple(self._counters.conclusions)
 
     def _node(self, spec: Spec) -> tuple[Result, ...]:
         turn = WorkerRequest(self._crew.node(), self._request(spec, ""), spec.watchdog_s, self._clock)
@@ -192,7 +211,7 @@ def run_plan(plan: Plan, clock: Clock, progress: Progress) -> tuple[Result, ...]
         PlanError: as `PlanRunner`.
     """
     with PlanRunner(plan, clock, progress) as runner:
-        return runner.round()
+        return add_counter_conclusions(runner.round(), runner.counter_conclusions)
 
 
 def _describe_lost_device(member: DeviceWorker, spec: Spec) -> UnassignedDevice:

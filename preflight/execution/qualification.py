@@ -11,6 +11,7 @@ from preflight.baseline_files import load_knowledge
 from preflight.check_context import Device
 from preflight.device_comparison.comparison_table import judge_across_devices
 from preflight.device_comparison.failure_locations import resolve_failure_locations
+from preflight.execution.counter_results import add_counter_conclusions
 from preflight.execution.plan_runner import PlanRunner
 from preflight.execution.progress_output import Progress
 from preflight.expectations.measurement_keys import describe_software_stack
@@ -81,7 +82,8 @@ def _judge_results(
     rest = [result for result in earlier if result.test not in tests]
     knows = msgspec.structs.replace(known, software=describe_software_stack(runner.software))
     judged = apply_expectations([*measured, *rest], runner.devices, knows)[: len(measured)]
-    return resolve_failure_locations(judged, runner.devices)
+    counted = add_counter_conclusions(judged, runner.counter_conclusions)
+    return resolve_failure_locations(counted, runner.devices)
 
 
 def list_tests_to_repeat(results: Sequence[Result]) -> tuple[str, ...]:

@@ -22,12 +22,15 @@ import msgspec
 from preflight.check_context import Context, Device
 from preflight.execution.cuda_errors import INCONCLUSIVE, judge_exception
 from preflight.execution.finite_numbers import replace_non_finite
+from preflight.host.counter_reader import HardwareCounterReader
+from preflight.host.counter_records import CounterReading
 from preflight.results import Outcome, Result
 from preflight.worker_messages import (
     JOINING,
     STARTING,
     Answer,
     AssignRequest,
+    CounterRequest,
     DeviceReady,
     DeviceRefused,
     InventoryRequest,
@@ -70,6 +73,7 @@ class WorkerLoop:
         self._device: Device | None = None
         self._joined: ProcessGroupSpec | None = None
         self._step = 0
+        self._counters: HardwareCounterReader | None = None
 
     def answer(self, request: Request) -> None:
         """Process one request and send the answer."""
@@ -79,8 +83,18 @@ class WorkerLoop:
             self._send(read_gpu_inventory(self._note))
         elif isinstance(request, AssignRequest):
             self._send(self._take(request))
+        elif isinstance(request, CounterRequest):
+            self._send(self._read_counters(request))
         else:
             self.run(request)
+
+    def _read_counters(self, request: CounterRequest) -> CounterReading:
+        if self._counters is None:
+            self._counters = HardwareCounterReader(self._note)
+        try:
+            return self._counters.read(request.uuids, request.since)
+        except Exception as error:  # noqa: BLE001 - whatever a broken driver causes is an answer
+            return CounterReading(failure=f"{type(error).__name__}: {error}")
 
     def run(self, do: RunRequest) -> None:
         """Run one test and send each result at once, since a test may hang or crash later; then the end mark."""

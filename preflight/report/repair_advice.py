@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from preflight.plan import SPECS
 from preflight.report.result_tables import ReportedFailure, list_failures
-from preflight.results import Document, Outcome, Verdict
+from preflight.results import COUNTED, Document, Outcome, Verdict
 
 _REPLACE_GPU = (
     "Keep the node out of work. Reset the GPU and test again at level burn-in; if it fails again, replace the GPU."
@@ -16,8 +17,9 @@ _HOST = (
     "Keep the node out of work. Check for memory and machine-check errors in the kernel log, and test again at level burn-in; "
     "if it fails again, replace the module or the processor."
 )
+_FOLLOW_REASON = "Follow the reason: reset or replace the GPU. Then test again."
 _FAILED = {
-    "gpu_state": "Follow the reason: reset or replace the GPU. Then test again.",
+    "gpu_state": _FOLLOW_REASON,
     "memory_pattern": _REPLACE_GPU,
     "memory_retention": _REPLACE_GPU,
     "memory_bandwidth": "Check that no other process uses the GPU and that its memory clock is not limited, then test again.",
@@ -44,9 +46,11 @@ RETEST = "The node neither failed nor qualified: test it again before it gets wo
 def advise_repair(wrong: ReportedFailure) -> str:
     """The recommended repair; "" if none."""
     result = wrong.first
-    only = " ".join((f"--level {wrong.level}", *(f"--only {test}" for test in wrong.tests)))
+    only = " ".join((f"--level {wrong.level}", *(f"--only {test}" for test in wrong.tests if test in SPECS)))
     if result.misconfigured:
         return f"Fix the cause named in the reason, then run it again with {only}."
+    if result.outcome is Outcome.FAIL and COUNTED in result.evidence:
+        return _FOLLOW_REASON
     if result.outcome is Outcome.FAIL and result.test in _FAILED:
         return _HOST if result.device.startswith("cpu:") else _FAILED[result.test]
     return _DEFAULT.get(result.outcome, "").format(only=only)

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from healthd.kernel_log.kmsg_device import KmsgError, parse_record
 from healthd.kernel_log.record_authenticity import RecordAuthenticator
 from healthd.samples.kernel_record import KernelRecord
 from vocabulary.driver_log.injected_line import mark_injected_line
+from vocabulary.driver_log.kmsg_record import KmsgError, parse_record
 from vocabulary.driver_log.xid_line import KernelEvent, parse_live_record
 
 LINE = b"NVRM: Xid (PCI:0000:3b:00): 79, pid=42, name=python3, GPU has fallen off the bus."

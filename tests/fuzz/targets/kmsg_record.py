@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from healthd.kernel_log.kmsg_device import KmsgError, parse_record
 from tests.fuzz.target import Target
+from vocabulary.driver_log.kmsg_record import KmsgError, parse_record
 
 
 def judge(data: bytes) -> None:

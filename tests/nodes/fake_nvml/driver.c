@@ -60,6 +60,17 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned index, Device **device) {
     return enter(*device, "handle");
 }
 
+int nvmlDeviceGetHandleByUUID(const char *uuid, Device **device) {
+    char text[WORD + 16];
+    for (unsigned i = 0; i < gpus; i++) {
+        snprintf(text, sizeof text, "%s-%04u", word("uuid_prefix", -1, "GPU-fake"), i);
+        if (strcmp(word("uuid", (int)i, text), uuid)) continue;
+        *device = &devices[i];
+        return enter(*device, "handle");
+    }
+    return NOT_FOUND;
+}
+
 int nvmlDeviceGetUUID(Device *device, char *to, unsigned room) {
     char text[WORD + 16];
     int result = enter(device, "uuid");

@@ -76,6 +76,7 @@ static const struct { unsigned field; const char *key; int of_link; } fields[] =
     {82, "memory_temperature", 0}, {90, "nvlink_speed_mbps", 0}, {83, "energy_mj", 0}, {94, "pcie_replays", 0}, {230, "recovery_action", 0},
     {138, "nvlink_tx_kib", 1}, {139, "nvlink_rx_kib", 1},
     {161, "nvlink_replays", 1}, {162, "nvlink_recoveries", 1}, {163, "nvlink_crc", 1},
+    {219, "nvlink5_effective_errors", 1}, {269, "sw_thermal_slowdown_ns", 0}, {270, "hw_thermal_slowdown_ns", 0}, {271, "hw_power_brake_ns", 0},
     {202, "nvlink_tx_bytes", 1}, {204, "nvlink_rx_bytes", 1}, {215, "nvlink5_recoveries", 1}, {221, "nvlink5_symbols", 1},
 };
 

@@ -47,6 +47,16 @@ int nvmlDeviceGetTotalEccErrors(Device *device, unsigned kind, unsigned counter,
     return large_out(device, to, keys[counter][kind], 0);
 }
 
+/* Keys: "ecc_corrected_dram", "ecc_uncorrected_l2_cache", … */
+int nvmlDeviceGetMemoryErrorCounter(Device *device, unsigned kind, unsigned counter, unsigned where, unsigned long long *to) {
+    static const char *const memories[] = {
+        "l1_cache", "l2_cache", "dram", "register_file", "texture_memory", "shared_memory", "cbu", "sram"};
+    char key[WORD];
+    if (kind > 1 || counter > 0 || where >= sizeof memories / sizeof *memories) return INVALID;
+    snprintf(key, sizeof key, "ecc_%s_%s", kind ? "uncorrected" : "corrected", memories[where]);
+    return large_out(device, to, key, -1);
+}
+
 int nvmlDeviceGetSramEccErrorStatus(Device *device, SramStatus *to) {
     return number_out(device, &to->exceeded, "sram_exceeded", -1);
 }

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from healthd.kernel_log.kmsg_device import KmsgError, KmsgRecord, parse_record
+from vocabulary.driver_log.kmsg_record import KmsgError, KmsgRecord, parse_record
 
 NVRM = b"4,362,34101472,c;NVRM: Xid (PCI:0000:00:06): 31, pid=461, name=bad, channel 0x0000000a\n"
 

@@ -45,6 +45,12 @@ def test_what_could_not_be_read_is_not_good_and_a_fault_outweighs_it() -> None:
     assert judge_state(GpuState(index=0, recovery_action=1, unread=("UUID",))).outcome is Outcome.FAIL
 
 
+def test_what_a_driver_is_too_old_to_report_is_a_remark() -> None:
+    result = judge_state(GpuState(index=0, unsupported=("remapped rows", "recovery action")))
+    assert result.outcome is Outcome.PASS
+    assert result.remarks == ("the driver does not report remapped rows, recovery action",)
+
+
 def test_all_faults_of_a_gpu_are_listed() -> None:
     assert len(list_gpu_faults(GpuState(index=0, remap_pending=True, remap_failed=True, recovery_action=4))) == 3
 

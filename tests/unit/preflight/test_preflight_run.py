@@ -69,6 +69,8 @@ def test_a_configured_library_that_is_missing_must_be_put_right() -> None:
 
 DRIVER_SAYS = [
     ("gpus 3", 0, ""),
+    ("gpus 3\nerror_fields 2\nerror_pending 13", 0, ""),  # a driver that is older than the field number
+    ("gpus 3\nerror_fields 999", 3, "could not read recovery action (Unknown Error)"),
     ("gpus 3\npending.1 1", 1, "gpu_state on GPU 1: a row remap is pending; reset the GPU"),
     ("gpus 3\nfailure.0 1", 1, "gpu_state on GPU 0: a memory row could not be remapped"),
     (

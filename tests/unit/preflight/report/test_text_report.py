@@ -10,7 +10,7 @@ from preflight.plan import build_plan
 from preflight.report.repair_advice import advise_repair, list_next_steps
 from preflight.report.result_tables import ReportedFailure
 from preflight.report.text_report import render_text
-from preflight.results import Document, Outcome, Result, Verdict
+from preflight.results import COUNTED, Document, Outcome, Result, Verdict
 
 ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -101,3 +101,13 @@ def test_the_advice_can_be_typed_as_it_stands() -> None:
     options = advise_repair(wrong).partition("again with ")[2].rstrip(".").split()
     level, tests = options[1], options[3::2]
     assert [spec.test for spec in build_plan(level, tests).specs] == ["storage"]
+
+
+def test_counters_that_failed_a_test_are_not_answered_with_the_tests_own_advice() -> None:
+    wrong = Result(test="memory_bandwidth", outcome=Outcome.FAIL, device="cuda:0", evidence={COUNTED: True})
+    assert advise_repair(ReportedFailure("gate", (wrong.test,), wrong)).startswith(
+        "Follow the reason: reset or replace"
+    )
+    unknown = Result(test="hardware_counters", outcome=Outcome.ERROR, device="cuda:0", reason="Xid 999")
+    advice = advise_repair(ReportedFailure("gate", (unknown.test, "collectives"), unknown))
+    assert advice.endswith("run it again with --level gate --only collectives.")

@@ -1,11 +1,8 @@
-"""The result of one read of a kernel log, from any transport."""
+"""Detects kernel records that may begin with text that a user chose, before any of them is taken at its word. Pure."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
-
-from healthd.samples.kernel_record import Cursor, KernelGap, KernelRecord
 
 DOUBT_S = 3600.0  # a preempted task or a slow console may delay the second piece; nothing shows that it has come
 
@@ -17,17 +14,6 @@ _BEFORE_A_NAME = re.compile(
 # A netfilter packet log: it begins with its rule's prefix, which the rule's author chose
 # (net/netfilter/nf_log_syslog.c).
 _PACKET_LOG = re.compile(r"\bIN=\S{0,15} OUT=\S{0,15} (?:PHYSIN=|PHYSOUT=|MAC|SRC=|ARP|$)")
-
-
-@dataclass
-class KernelBatch:
-    """`more` means: read again at once."""
-
-    cursor: Cursor | None
-    records: list[KernelRecord] = field(default_factory=list)
-    gaps: list[KernelGap] = field(default_factory=list)
-    garbage: list[str] = field(default_factory=list)
-    more: bool = False
 
 
 class SpoofableRecordDetector:
