@@ -227,7 +227,9 @@ def install_cuda(patch: pytest.MonkeyPatch, count: int = 2) -> CudaState:
         "set_device": lambda device: setattr(state, "current", state.use(device).index),
         "current_device": lambda: state.current,
         "device": select,
-        "stream": lambda _stream: contextlib.nullcontext(),
+        "stream": lambda _stream: contextlib.nullcontext(
+            state.use()
+        ),  # at its end torch selects the thread's device again
         "current_stream": lambda device=None: Stream(state.use(device)),
         "Stream": lambda device=None, **_: Stream(state.use(device)),
         "Event": Event,
