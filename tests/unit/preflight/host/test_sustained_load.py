@@ -62,7 +62,7 @@ def test_good_arithmetic_under_load_passes_with_a_rate_of_each_part() -> None:
     [
         ("throttle", "slowed down by its hardware, because it is too hot"),
         ("hot", "it reached 88 °C; thermal protection begins at 87 °C"),
-        ("wrong", "a matmul result differs from the first in 1 element, under steady load"),
+        ("wrong", "1 of 4 matmul results differ from the first, in 1 word, under steady load"),
     ],
 )
 def test_each_fault_is_found(fault: str, says: str) -> None:
