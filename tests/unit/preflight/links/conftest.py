@@ -32,7 +32,14 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
     ) as process:
 
         def ask(test: str, count: int, faults: dict[int, str] | None, until: dict[int, str] | None) -> list[Any]:
-            request = {"test": test, "ranks": count, "faults": faults or {}, "until": until or {}}
+            request = {
+                "test": test,
+                "ranks": count,
+                "faults": faults or {},
+                "until": until or {},
+                "cuda": test.endswith(" on cuda"),
+            }
+            request["test"] = test.removesuffix(" on cuda")
             assert process.stdin
             assert process.stdout
             process.stdin.write(json.dumps(request | {"level": "gate", "seconds": 1.0}) + "\n")
@@ -45,7 +52,7 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
 
 @pytest.fixture
 def ranks(asked: Ask) -> Run:
-    """The results of a test of peers: ``ranks("peer_links", 4, {3: "corrupt"})``."""
+    """The results of a test of peers: ``ranks("peer_links", 4, {3: "corrupt"})``; ``"peer_links on cuda"`` pretends GPUs."""
 
     def run(test: str, count: int, faults: dict[int, str] | None = None) -> list[Result]:
         return msgspec.convert(asked(test, count, faults, None), list[Result])

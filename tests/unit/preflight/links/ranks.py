@@ -2,7 +2,8 @@
 
     python ranks.py FOLDER
 
-A request is one line of JSON on standard input: the test, the level, seconds, how many ranks, and rank → fault. The answer is one line
+A request is one line of JSON on standard input: the test, the level, seconds, how many ranks, rank → fault, and whether the
+ranks have a pretended GPU each. The answer is one line
 with the results of every rank. A request with `until`, rank → text, is for ranks that hang: once each of these has announced
 its text, all are killed, and the answer is what every rank announced.
 """
@@ -19,19 +20,43 @@ import traceback
 from pathlib import Path
 
 import msgspec
+import pytest
 import torch
 import torch.distributed as dist
 
 from preflight.check_context import Context, Device
 from preflight.results import Result
+from tests.unit.preflight.pretended_cuda import DeviceMapping, install_cuda
 
 
 def rank_of(folder: Path, request: dict, rank: int) -> list[Result]:
     count = request["ranks"]
     torch.set_num_threads(1)
     dist.init_process_group("gloo", store=dist.FileStore(str(folder / "store"), count), rank=rank, world_size=count)
+    if not request["cuda"]:
+        return results_of(folder, request, rank, "cpu")
+    with pytest.MonkeyPatch.context() as patch:
+        state = install_cuda(patch, count)
+        patch.setattr("preflight.checks.pair_exchange.GPU_BYTES", 1 << 20)
+        patch.setattr("preflight.checks.collectives.GPU_SIZES", {"gate": (1 << 20,)})
+        with DeviceMapping(state):
+            torch.cuda.set_device(rank)
+            results = results_of(folder, request, rank, "cuda")
+    if state.contexts != {rank}:
+        raise RuntimeError(f"rank {rank} has used the GPUs {sorted(state.contexts)}")
+    return results
+
+
+def results_of(folder: Path, request: dict, rank: int, kind: str) -> list[Result]:
+    count = request["ranks"]
     devices = tuple(
-        Device(name=f"cpu:{index}", torch_name="cpu", index=index, label="host memory", memory_bytes=32 << 20)
+        Device(
+            name=f"{kind}:{index}",
+            torch_name="cpu" if kind == "cpu" else f"cuda:{index}",
+            index=index,
+            label="host memory",
+            memory_bytes=32 << 20,
+        )
         for index in range(count)
     )
     check = importlib.import_module(f"preflight.checks.{request['test']}")
