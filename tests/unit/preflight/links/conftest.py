@@ -52,7 +52,7 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
 
 @pytest.fixture
 def ranks(asked: Ask) -> Run:
-    """The results of a test of peers: ``ranks("peer_links", 4, {3: "corrupt"})``; ``"peer_links on cuda"`` pretends GPUs."""
+    """The results of a test of peers: ``ranks("peer_links", 4, {3: "corrupt"})``; ``"peer_links on cuda"`` simulates GPUs."""
 
     def run(test: str, count: int, faults: dict[int, str] | None = None) -> list[Result]:
         return msgspec.convert(asked(test, count, faults, None), list[Result])

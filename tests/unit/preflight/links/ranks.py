@@ -3,7 +3,7 @@
     python ranks.py FOLDER
 
 A request is one line of JSON on standard input: the test, the level, seconds, how many ranks, rank → fault, and whether the
-ranks have a pretended GPU each. The answer is one line
+ranks have a simulated GPU each. The answer is one line
 with the results of every rank. A request with `until`, rank → text, is for ranks that hang: once each of these has announced
 its text, all are killed, and the answer is what every rank announced.
 """
@@ -26,7 +26,7 @@ import torch.distributed as dist
 
 from preflight.check_context import Context, Device
 from preflight.results import Result
-from tests.unit.preflight.pretended_cuda import DeviceMapping, install_cuda
+from tests.unit.preflight.simulated_cuda import DeviceMapping, install_cuda
 
 
 def rank_of(folder: Path, request: dict, rank: int) -> list[Result]:

@@ -1,4 +1,4 @@
-"""The branches for GPUs of the tests of peers, on a pretended `cuda` in each process; gloo carries what NCCL would."""
+"""The branches for GPUs of the tests of peers, on a simulated `cuda` in each process; gloo carries what NCCL would."""
 
 from __future__ import annotations
 

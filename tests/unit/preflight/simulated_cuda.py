@@ -1,4 +1,4 @@
-"""A pretended `cuda` for torch: device names map to the processor, and wrong use of devices fails as it would on a GPU.
+"""A simulated `cuda` for torch: device names map to the processor, and wrong use of devices fails as it would on a GPU.
 
 Tensors made for `cuda:N` are marked, and say that device. An operation on tensors of two devices is an error, except for
 copies. Every use counts as a CUDA context of the device that it concerns: an explicit one, or the current one of the thread,
@@ -20,7 +20,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 MEMORY_BYTES = 96 << 20
-PRODUCT = "NVIDIA Pretended"
+PRODUCT = "NVIDIA Simulated"
 _BETWEEN_DEVICES = {
     "copy_",
     "to",
@@ -91,7 +91,7 @@ def _is_cuda(value: object) -> bool:
 
 
 class DeviceMapping(TorchFunctionMode):
-    """Runs on the processor what is meant for a pretended GPU."""
+    """Runs on the processor what is meant for a simulated GPU."""
 
     def __init__(self, state: CudaState) -> None:
         super().__init__()
@@ -103,9 +103,9 @@ class DeviceMapping(TorchFunctionMode):
             return func(*args, **kwargs)
         name = getattr(func, "__name__", "")
         if name == "__get__" and func == torch.Tensor.device.__get__:
-            return getattr(args[0], "pretended", None) or func(*args, **kwargs)
+            return getattr(args[0], "simulated", None) or func(*args, **kwargs)
         if name == "__get__" and func == torch.Tensor.is_cuda.__get__:
-            return hasattr(args[0], "pretended")
+            return hasattr(args[0], "simulated")
         if name == "pin_memory":
             return args[0]
         kwargs.pop("pin_memory", None)
@@ -122,15 +122,15 @@ class DeviceMapping(TorchFunctionMode):
             found = found.clone()
         if wanted is not None and name != "copy_":
             for tensor in _iterate_tensors(found):
-                tensor.pretended = wanted
+                tensor.simulated = wanted
         return found
 
     def _find_tensor_device(self, name: str, values: Any) -> torch.device | None:
         tensors = list(_iterate_tensors(values))
-        marked = {tensor.pretended for tensor in tensors if hasattr(tensor, "pretended")}
+        marked = {tensor.simulated for tensor in tensors if hasattr(tensor, "simulated")}
         if not marked:
             return None
-        strangers = [t for t in tensors if not hasattr(t, "pretended") and t.dim() and name not in _BETWEEN_DEVICES]
+        strangers = [t for t in tensors if not hasattr(t, "simulated") and t.dim() and name not in _BETWEEN_DEVICES]
         if len(marked) > 1 or strangers:
             raise RuntimeError(f"Expected all tensors to be on the same device: {name}")
         return self._state.use(next(iter(marked)))
@@ -205,7 +205,7 @@ class Stream:
 
 
 def install_cuda(patch: pytest.MonkeyPatch, count: int = 2) -> CudaState:
-    """Pretend `count` GPUs in this process, in threads that start from now on, too. Enter `DeviceMapping` besides."""
+    """Simulate `count` GPUs in this process, in threads that start from now on, too. Enter `DeviceMapping` besides."""
     state = CudaState(count)
 
     @contextlib.contextmanager

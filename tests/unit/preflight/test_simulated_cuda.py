@@ -1,4 +1,4 @@
-"""Every branch of the checks that is for GPUs, on a pretended `cuda`: it runs, uses only its device, and finds each fault."""
+"""Every branch of the checks that is for GPUs, on a simulated `cuda`: it runs, uses only its device, and finds each fault."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from preflight.check_context import Context, Device  # noqa: E402 - torch first
-from preflight.checks.sustained_load import LoadSize  # noqa: E402
-from preflight.plan import SPECS, Scope  # noqa: E402
-from preflight.results import Outcome, Result  # noqa: E402
-from tests.unit.preflight.pretended_cuda import PRODUCT, CudaState, DeviceMapping, install_cuda  # noqa: E402
+from preflight.check_context import Context, Device  # noqa: E402 - torch is optional
+from preflight.checks.sustained_load import LoadSize  # noqa: E402 - torch is optional
+from preflight.plan import SPECS, Scope  # noqa: E402 - torch is optional
+from preflight.results import Outcome, Result  # noqa: E402 - torch is optional
+from tests.unit.preflight.simulated_cuda import PRODUCT, CudaState, DeviceMapping, install_cuda  # noqa: E402 - torch is optional
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(120)]
 DEVICE = Device(
@@ -52,7 +52,7 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[CudaState]:
         yield state
 
 
-def test_the_pretended_cuda_is_strict(cuda: CudaState) -> None:
+def test_the_simulated_cuda_is_strict(cuda: CudaState) -> None:
     here = torch.ones(4, device="cuda:1")
     assert here.device == torch.device("cuda:1")
     assert here.is_cuda
