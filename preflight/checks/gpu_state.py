@@ -9,7 +9,7 @@ import msgspec
 
 from preflight.check_context import Context, Note
 from preflight.host.allowed_states import ALLOW_VARIABLE, allowed_states
-from preflight.host.nvml_library import NoDriverError, count_own_gpus, load_nvml
+from preflight.host.nvml_library import NoDriverError, count_own_gpus, list_unsupported_codes, load_nvml
 from preflight.results import Location, Outcome, Result
 from vocabulary.hardware.recovery_requests import RECOVERY_REQUESTS
 
@@ -105,13 +105,13 @@ def _read_gpu_state(library: Any, index: int, note: Note) -> GpuState:
         note(f"GPU {index}: {name}")
         try:
             return call(handle)
-        except _unsupported_errors(library):
-            unsupported.append(name)
-            return None
         except library.NVMLError_GpuIsLost:
             raise
         except library.NVMLError as error:
-            unread.append(f"{name} ({error})")
+            if error.value in list_unsupported_codes(library):
+                unsupported.append(name)
+            else:
+                unread.append(f"{name} ({error})")
             return None
 
     try:
@@ -134,12 +134,6 @@ def _read_gpu_state(library: Any, index: int, note: Note) -> GpuState:
         unread=tuple(unread),
         unsupported=tuple(unsupported),
     )
-
-
-def _unsupported_errors(library: Any) -> tuple[type[Exception], ...]:
-    """What drivers answer to a call or a field number that is newer than they are; releases differ."""
-    names = ("NotSupported", "FunctionNotFound", "InvalidArgument", "NotFound", "Deprecated", "ArgumentVersionMismatch")
-    return tuple(getattr(library, f"NVMLError_{name}") for name in names)
 
 
 def _recovery_action(library: Any, gpu: Any) -> int:

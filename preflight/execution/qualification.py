@@ -69,7 +69,7 @@ def qualify_node(
         seconds=round(clock.monotonic() - began, 3),
         devices=devices,
         software=software,
-        results=add_remark(results, devices, left_out),
+        results=add_remarks(results, devices, (left_out, *known.remarks)),
     )
 
 
@@ -125,11 +125,11 @@ def describe_undetected_faults(faults: Mapping[str, Injection], results: Sequenc
     )
 
 
-def add_remark(results: Sequence[Result], devices: Sequence[Device], remark: str) -> tuple[Result, ...]:
-    """`results` with a remark on the first one about a device; on the first if there is none."""
+def add_remarks(results: Sequence[Result], devices: Sequence[Device], remarks: Sequence[str]) -> tuple[Result, ...]:
+    """`results` with all remarks that are not empty on the first one about a device; on the first if there is none."""
     names = {device.name for device in devices}
-    places = [place for place, result in enumerate(results) if result.device in names] or [0]
+    first = next((place for place, result in enumerate(results) if result.device in names), 0)
     return tuple(
-        msgspec.structs.replace(result, remarks=(*result.remarks, remark)) if remark and place == places[0] else result
+        msgspec.structs.replace(result, remarks=(*result.remarks, *filter(None, remarks))) if place == first else result
         for place, result in enumerate(results)
     )

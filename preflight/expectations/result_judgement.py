@@ -46,12 +46,7 @@ def apply_expectations(
     Other outcomes stay. The worst figure decides, and the reason names each wrong one.
     """
     scene = _JudgementContext(results, devices, knowledge)
-    judged = [scene.judged(result) for result in results]
-    for index, result in enumerate(judged):
-        if result.figures and knowledge.remarks:
-            judged[index] = msgspec.structs.replace(result, remarks=result.remarks + knowledge.remarks)
-            break
-    return tuple(judged)
+    return tuple(scene.judged(result) for result in results)
 
 
 class _JudgementContext:

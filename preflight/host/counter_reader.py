@@ -9,7 +9,7 @@ from preflight.check_context import Note
 from preflight.host.counter_records import CounterReading, HardwareCounter, HardwareCounters
 from preflight.host.kernel_xids import KernelXidReader
 from preflight.host.nvml_driver import NvmlDriver
-from preflight.host.nvml_library import NoDriverError
+from preflight.host.nvml_library import NoDriverError, list_unsupported_codes, read_field_value
 
 VALUE_MAX = 1 << 63  # drivers report all ones for an unknown value, and signed types may be negative
 UNKNOWN_32 = (1 << 32) - 1  # all ones, from calls with 32 bits
@@ -94,16 +94,7 @@ class _GpuCounterReader:
         self._address = driver.address(handle)
         self._absent: set[tuple[Any, ...]] = set()
         self._fields: list[Field] = _list_fields(driver.library)
-        library = driver.library
-        # Releases of the driver differ in their answer to a call, a memory or a field that they do not know.
-        self._unknown = {
-            library.NVML_ERROR_NOT_SUPPORTED,
-            library.NVML_ERROR_INVALID_ARGUMENT,
-            library.NVML_ERROR_FUNCTION_NOT_FOUND,
-            library.NVML_ERROR_NOT_FOUND,
-            library.NVML_ERROR_DEPRECATED,
-            library.NVML_ERROR_ARGUMENT_VERSION_MISMATCH,
-        }
+        self._unknown = list_unsupported_codes(driver.library)
 
     def read(self) -> HardwareCounters:
         try:
@@ -173,7 +164,7 @@ class _GpuCounterReader:
             kept.append(field)
             if (
                 value.nvmlReturn != self._library.NVML_SUCCESS
-                or (number := _decode_field(self._library, value)) is None
+                or (number := clean_count(read_field_value(self._library, value))) is None
             ):
                 continue
             seen.add((name, where))
@@ -217,18 +208,6 @@ def _list_fields(library: Any) -> list[Field]:
         if (number := getattr(library, name, None)) is not None
     ]
     return fields
-
-
-def _decode_field(library: Any, value: Any) -> int | None:
-    members = {
-        library.NVML_VALUE_TYPE_UNSIGNED_INT: "uiVal",
-        library.NVML_VALUE_TYPE_UNSIGNED_LONG: "ulVal",
-        library.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG: "ullVal",
-        library.NVML_VALUE_TYPE_SIGNED_LONG_LONG: "sllVal",
-        getattr(library, "NVML_VALUE_TYPE_SIGNED_INT", -1): "siVal",
-    }
-    number = getattr(value.value, members.get(value.valueType, "ullVal"), None)
-    return clean_count(number)
 
 
 def clean_count(value: object) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from preflight.host.nvml_library import NoDriverError, load_nvml
+from preflight.host.nvml_library import NoDriverError, load_nvml, read_field_value
 from preflight.results import Outcome
 
 
@@ -62,8 +62,4 @@ class NvmlDriver:
         values = self.ask("DeviceGetFieldValues", gpu, [number])
         if not values or values[0].nvmlReturn != self.library.NVML_SUCCESS:
             return None
-        value, kinds = values[0].value, self.library
-        if values[0].valueType == kinds.NVML_VALUE_TYPE_DOUBLE:
-            return int(value.dVal)
-        wide = (kinds.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG, kinds.NVML_VALUE_TYPE_UNSIGNED_LONG)
-        return int(value.ullVal if values[0].valueType in wide else value.uiVal)
+        return int(read_field_value(self.library, values[0]))

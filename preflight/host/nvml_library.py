@@ -61,6 +61,34 @@ def load_nvml(note: Callable[[str], None]) -> Any:
     return pynvml
 
 
+def list_unsupported_codes(library: Any) -> frozenset[int]:
+    """What drivers answer to a call, a memory or a field number that they or the GPU do not know; releases differ."""
+    return frozenset(
+        (
+            library.NVML_ERROR_NOT_SUPPORTED,
+            library.NVML_ERROR_INVALID_ARGUMENT,
+            library.NVML_ERROR_FUNCTION_NOT_FOUND,
+            library.NVML_ERROR_NOT_FOUND,
+            library.NVML_ERROR_DEPRECATED,
+            library.NVML_ERROR_ARGUMENT_VERSION_MISMATCH,
+        )
+    )
+
+
+def read_field_value(library: Any, value: Any) -> int | float:
+    """The number in an answered field value; its type says which member holds it."""
+    members = {
+        library.NVML_VALUE_TYPE_DOUBLE: "dVal",
+        library.NVML_VALUE_TYPE_UNSIGNED_INT: "uiVal",
+        library.NVML_VALUE_TYPE_UNSIGNED_LONG: "ulVal",
+        library.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG: "ullVal",
+        library.NVML_VALUE_TYPE_SIGNED_LONG_LONG: "sllVal",
+        library.NVML_VALUE_TYPE_SIGNED_INT: "siVal",
+    }
+    number: int | float = getattr(value.value, members.get(value.valueType, "ullVal"))
+    return number
+
+
 def build_no_library_error(gpus: int) -> NoDriverError:
     """The consequence of a missing library on a machine with this many GPUs."""
     if gpus:

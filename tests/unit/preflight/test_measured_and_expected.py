@@ -63,7 +63,7 @@ def test_what_measures_nothing_is_no_pass_and_a_bad_file_stops_no_run(measure: M
     document = measure(0.0)
     assert document.verdict is Verdict.INCONCLUSIVE
     assert "the test measured nothing" in document.reason
-    *unread, twice = document.results[0].remarks
+    twice, *unread = document.results[0].remarks
     assert [BASELINE in remark or HISTORY in remark for remark in unread] == [True, True]
     assert twice.startswith("measured twice; the first time: rate is 0 GB/s")
     good = measure(100.0)

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from preflight.baseline_files import BASELINE
 from preflight.execution.device_assignment import DeviceAssignments, assign_host_devices
 from preflight.execution.plan_runner import PlanRunner
 from preflight.execution.progress_output import SilentProgress
@@ -110,6 +111,7 @@ def test_only_the_test_that_missed_a_limit_is_measured_again(
         return (rated(790, test="other"), disturbed) if only is None else (rated(790),)
 
     monkeypatch.setattr(PlanRunner, "round", measure)
+    (tmp_path / BASELINE).write_text("{")
     specs = tuple(Spec(test, Scope.NODE, 1e6, (), {"gate": 1.0}) for test in ("other", "measures"))
     document = qualify_node(Plan("gate", specs, {}), "n1", (), tmp_path, SystemClock(), SilentProgress())
     assert ran == [None, ("measures",)]
@@ -117,3 +119,5 @@ def test_only_the_test_that_missed_a_limit_is_measured_again(
         ("other", Outcome.PASS),
         ("measures", Outcome.PASS),
     ]
+    said = [remark for result in document.results for remark in result.remarks if BASELINE in remark]
+    assert len(said) == 1, "what could not be read is said once"

@@ -265,11 +265,6 @@ def test_another_products_fleet_says_nothing() -> None:
     assert all(e.source is Source.SIBLINGS for e in judged(SAME, known(baseline=other))[0].figures[0].expected)
 
 
-def test_what_could_not_be_read_is_said_once() -> None:
-    found = judged(SAME, known(remarks=("baseline.json: no JSON",)))
-    assert [result.remarks for result in found] == [("baseline.json: no JSON",)] + [()] * 7
-
-
 rates = st.floats(min_value=1.0, max_value=2000.0)
 bounds = st.dictionaries(
     st.sampled_from([Source.PHYSICAL, Source.SKU, Source.SIBLINGS, Source.FLEET, Source.HISTORY]),
