@@ -19,7 +19,11 @@ def is_never_over() -> bool:
     return False
 
 
-class GenerationOverError(CheckpointError):
+class RankUnreachableError(CheckpointError):
+    """A rank is lost, has given up, or does not answer: where ranks are replaced, another process may continue for it."""
+
+
+class GenerationOverError(RankUnreachableError):
     """A newer generation of the process group is there, or the job stops: whoever is awaited here need not come."""
 
     def __init__(self) -> None:

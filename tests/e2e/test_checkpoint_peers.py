@@ -11,6 +11,7 @@ from ranks import DEADLINE_S, RankProcesses
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]  # many starts of real processes
 JOB = Path(__file__).with_name("peer_job.py")
+LOST_PEER_JOB = Path(__file__).with_name("lost_peer_job.py")
 WORLD = 3
 
 
@@ -64,3 +65,18 @@ def test_a_lost_ranks_state_comes_from_its_neighbours_memory(tmp_path: Path) -> 
     begun = run_on(tmp_path)
     assert [number for number, _ in begun] == [2] * WORLD
     assert begun[0][1] == dict(said(tmp_path, 0, "step"))[1]
+
+
+@pytest.mark.parametrize(("victim", "point"), [(2, "transfer"), (2, "finish")])
+def test_a_rank_that_dies_while_the_ranks_copy_is_not_taken_for_a_copy_that_failed(
+    tmp_path: Path, victim: int, point: str
+) -> None:
+    """Else the others would begin the next update, and train the step before it a second time."""
+    job = RankProcesses(tmp_path, WORLD, LOST_PEER_JOB, tmp_path, victim, point)
+    try:
+        codes = job.finish()
+    finally:
+        job.kill()
+    assert codes == [9 if rank == victim else 0 for rank in range(WORLD)], job.log()
+    for rank in {0, 1, 2} - {victim}:
+        assert job.log(rank).splitlines()[-1] == "lost", job.log(rank)

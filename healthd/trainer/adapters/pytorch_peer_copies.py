@@ -28,7 +28,7 @@ from healthd.trainer.adapters.pytorch_host_copy import (
     is_capturing_graph,
     list_update_storages,
 )
-from healthd.trainer.adapters.pytorch_rank_channel import ExchangeError, RankChannel
+from healthd.trainer.adapters.pytorch_rank_channel import RankChannel
 from healthd.trainer.adapters.pytorch_replicas import ReplicaDigest, digest_replica, explain_unreplicated
 from healthd.trainer.adapters.pytorch_state import TrainingState, list_parameters_with_state
 from healthd.trainer.adapters.pytorch_state_transfer import (
@@ -44,21 +44,20 @@ from healthd.trainer.checkpoint_storage.background_task import BackgroundTask
 from healthd.trainer.checkpoint_storage.checkpoint_files import CheckpointError, FileEntry
 from healthd.trainer.checkpoint_storage.save_rounds import OutcomeUnknownError
 from healthd.trainer.checkpoint_storage.state_copies import CopySource, StateCopies, StateCopy, find_newest_step
-from healthd.trainer.exchange_limits import ExchangeLimits, GenerationOverError
+from healthd.trainer.exchange_limits import ExchangeLimits, RankUnreachableError
 
 T = TypeVar("T")
 _log = logging.getLogger("healthd.trainer")
 
 
-_RANK_LOST = (ExchangeError, GenerationOverError, OutcomeUnknownError)
 ABANDON_SECONDS = 10.0  # for a copy under way to fail, once its connections are shut down
 
 
 class CopyRefusedError(CheckpointError):
-    """A copy of the state in memory cannot be had. Training may go on without it; `rank_lost`: because a rank does not answer."""
+    """A copy of the state in memory cannot be had. Training may go on without it; `rank_lost`: because a rank is unreachable."""
 
     def __init__(self, why: CheckpointError, directory: Path) -> None:
-        self.rank_lost = isinstance(why.__cause__, _RANK_LOST)
+        self.rank_lost = isinstance(why.__cause__, RankUnreachableError)
         advice = f"make room in {directory} (df {directory}), or copy less often with HEALTHD_COPY_STEPS"
         super().__init__(f"{why}; until a copy succeeds, a lost rank costs the steps since the last one: {advice}")
 

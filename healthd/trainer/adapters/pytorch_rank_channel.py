@@ -16,7 +16,7 @@ from torch.distributed.checkpoint.api import CheckpointException
 from healthd.trainer.adapters.gloo_threads import contain_gloo_threads
 from healthd.trainer.checkpoint_storage.checkpoint_files import CheckpointError
 from healthd.trainer.checkpoint_storage.save_rounds import RoundOutcome, SaveRounds
-from healthd.trainer.exchange_limits import ExchangeLimits, await_all_ranks
+from healthd.trainer.exchange_limits import ExchangeLimits, RankUnreachableError, await_all_ranks
 
 T = TypeVar("T")
 KNOCK_SECONDS = 5.0
@@ -24,7 +24,7 @@ DOUBT_SECONDS = 0.5
 _log = logging.getLogger("healthd.trainer")
 
 
-class ExchangeError(CheckpointError):
+class ExchangeError(RankUnreachableError):
     """A rank is gone, has given up, or did not answer in time."""
 
 
@@ -82,7 +82,7 @@ class RankChannel:
 
         Raises:
             CheckpointError: it came to nothing; or what `prepare` raised here.
-            OutcomeUnknownError: rank 0 is unreachable.
+            RankUnreachableError: that is because of a rank; OutcomeUnknownError: of rank 0, which may have concluded.
         """
         with self.together():
             try:
@@ -91,7 +91,8 @@ class RankChannel:
                 self._broken = True
                 self._hang_up()  # so that the others need not wait for the deadline
                 if self.rank == 0:
-                    self._rounds.conclude(RoundOutcome(why=_describe_error(error)))
+                    lost = isinstance(error, RankUnreachableError)
+                    self._rounds.conclude(RoundOutcome(why=_describe_error(error), unreachable=lost))
                     raise
                 outcome = self._rounds.outcome()
                 if not outcome.result:
@@ -99,7 +100,7 @@ class RankChannel:
                 return outcome.result
             outcome = self._conclude(lambda: conclude(prepared)) if self.rank == 0 else self._learn()
             if not outcome.result:
-                raise CheckpointError(outcome.why)
+                raise (RankUnreachableError if outcome.unreachable else CheckpointError)(outcome.why)
             return outcome.result
 
     def from_first(self, action: Callable[[], T]) -> T:
@@ -111,7 +112,7 @@ class RankChannel:
         box: list[Any] = [None, None]
         if self.rank == 0:
             box = _capture_result(action)
-        with self._exchanging():
+        with self.exchanging():
             dist.broadcast_object_list(box, src=0, group=self.group)
         if box[1] is not None:
             raise CheckpointError(box[1])
@@ -126,7 +127,7 @@ class RankChannel:
         """
         boxes: list[Any] = [None] * self.world
         box = _capture_result(action)
-        with self._exchanging():
+        with self.exchanging():
             dist.all_gather_object(boxes, box, group=self.group)
         return [box[0] for box in boxes], [box[1] for box in boxes if box[1] is not None]
 
@@ -148,7 +149,8 @@ class RankChannel:
             return self._rounds.outcome()
 
     @contextlib.contextmanager
-    def _exchanging(self) -> Iterator[None]:
+    def exchanging(self) -> Iterator[None]:
+        """Around each use of `group`. Raises ExchangeError."""
         if self.group is None:  # torch would take it for training's own
             raise ExchangeError("the ranks are not connected")
         try:
@@ -170,7 +172,7 @@ class RankChannel:
             )
             c10d._world.pg_group_ranks[made] = {each: each for each in everybody}  # noqa: SLF001 - as its caller does
         except Exception as error:  # torch raises many kinds here
-            raise CheckpointError(f"the ranks cannot reconnect: {error}") from error
+            raise ExchangeError(f"the ranks cannot reconnect: {error}") from error
         self.group = made
         self._set_deadline()
         _log.warning("the ranks have reconnected after a failed save or load")

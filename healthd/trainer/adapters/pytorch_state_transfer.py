@@ -64,6 +64,9 @@ def exchange_files(
 
     Returns:
         What came, or why it could not be written: the exchange itself continues for the other ranks.
+
+    Raises:
+        ExchangeError: a rank is lost, has given up, or does not answer.
     """
     after, before = (ranks.rank + distance) % ranks.world, (ranks.rank - distance) % ranks.world
     with paths[0].open("rb") as source, paths[1].open("wb") as target:
@@ -72,30 +75,35 @@ def exchange_files(
             _split_into_chunks(sizes[ranks.rank]), _split_into_chunks(sizes[before])
         ):
             chunk = torch.empty(incoming or 0, dtype=torch.uint8)
-            coming = dist.irecv(chunk, before, group=ranks.group) if incoming else None
-            if outgoing:
-                dist.isend(_read_chunk(source, outgoing), after, group=ranks.group).wait()
-            if coming is not None:
-                coming.wait()
-                stream.write(chunk.numpy().data)
+            leaving = _read_chunk(source, outgoing) if outgoing else None
+            with ranks.exchanging():
+                coming = dist.irecv(chunk, before, group=ranks.group) if incoming else None
+                if leaving is not None:
+                    dist.isend(leaving, after, group=ranks.group).wait()
+                if coming is not None:
+                    coming.wait()
+            stream.write(chunk.numpy().data)
         stream.finish()
     return stream.error or stream.entry
 
 
 def send_file(ranks: RankChannel, path: Path, size: int, target: int) -> None:
-    """A file of `size` bytes to one rank, which calls `receive_file`."""
+    """A file of `size` bytes to one rank, which calls `receive_file`. Raises ExchangeError."""
     with path.open("rb") as file:
         for length in _split_into_chunks(size):
-            dist.send(_read_chunk(file, length), target, group=ranks.group)
+            chunk = _read_chunk(file, length)
+            with ranks.exchanging():
+                dist.send(chunk, target, group=ranks.group)
 
 
 def receive_file(ranks: RankChannel, path: Path, size: int, source: int) -> FileEntry | OSError:
-    """What `send_file` sends; an error of the file system is returned after all of it has come."""
+    """What `send_file` sends; an error of the file system is returned after all of it has come. Raises ExchangeError."""
     with path.open("wb") as file:
         stream = HashedStream(file)
         for length in _split_into_chunks(size):
             chunk = torch.empty(length, dtype=torch.uint8)
-            dist.recv(chunk, source, group=ranks.group)
+            with ranks.exchanging():
+                dist.recv(chunk, source, group=ranks.group)
             stream.write(chunk.numpy().data)
         stream.finish()
     return stream.error or stream.entry

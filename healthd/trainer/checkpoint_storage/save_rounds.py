@@ -16,8 +16,7 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple, Protocol, TypeVar
 
-from healthd.trainer.checkpoint_storage.checkpoint_files import CheckpointError
-from healthd.trainer.exchange_limits import ExchangeLimits
+from healthd.trainer.exchange_limits import ExchangeLimits, RankUnreachableError
 
 T = TypeVar("T")
 _ILL = 1 << 32  # added beside the 1 of a rank that failed: both counts in one number
@@ -45,17 +44,18 @@ class RoundStore(Protocol):
 
 
 class RoundOutcome(NamedTuple):
-    """The outcome of a round: where its result is, or why there is none."""
+    """The outcome of a round: where its result is, or why there is none, and whether an unreachable rank is the reason."""
 
     result: str = ""
     why: str = ""
+    unreachable: bool = False
 
 
-class OutcomeUnknownError(CheckpointError):
+class OutcomeUnknownError(RankUnreachableError):
     """The first rank began to conclude and no longer answers."""
 
 
-class StoreLostError(CheckpointError):
+class StoreLostError(RankUnreachableError):
     """The job's store is unreachable."""
 
 
@@ -84,7 +84,7 @@ class SaveRounds:
             this rank succeeded; the exchange continues as long as it works.
 
         Raises:
-            CheckpointError: a rank does not arrive, or a peer has given up this round.
+            RankUnreachableError: a rank does not arrive, or a peer has given up this round.
             StoreLostError: the store is unreachable, and the exchange must be set up again.
         """
         self._number += 1
@@ -149,7 +149,9 @@ class SaveRounds:
                     raise OutcomeUnknownError("this generation of the process group has ended")
                 time.sleep(pause)
                 pause = min(2 * pause, _PAUSE_SECONDS_MAX)
-            given_up = RoundOutcome(why=f"rank {self._rank} has waited {self._seconds:g} s for rank 0")
+            given_up = RoundOutcome(
+                why=f"rank {self._rank} has waited {self._seconds:g} s for rank 0", unreachable=True
+            )
             if not last and (decided := self._first(json.dumps(given_up))) is not None:
                 return decided
         raise OutcomeUnknownError(f"rank 0 has not reported within {2 * self._seconds:g} s")
@@ -181,12 +183,12 @@ class SaveRounds:
         end, pause = time.monotonic() + self._seconds, _PAUSE_SECONDS
         while True:
             if self._asked(lambda: self._out_of(self._number)) >= _ILL:
-                raise CheckpointError("a rank has given up")
+                raise RankUnreachableError("a rank has given up")
             if self._asked(come):
                 return
             self._limits.require_current()
             if time.monotonic() > end:
-                raise CheckpointError(f"{why} within {self._seconds:g} s")
+                raise RankUnreachableError(f"{why} within {self._seconds:g} s")
             time.sleep(pause)
             pause = min(2 * pause, _PAUSE_SECONDS_MAX)
 

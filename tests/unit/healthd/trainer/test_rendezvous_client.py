@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -41,6 +42,13 @@ def join(server: Server) -> Iterator[Join]:
     for thread in threading.enumerate():
         if thread.name == "healthd-rendezvous":
             thread.join(DEADLINE_S)
+
+
+def await_spares(member: RendezvousClient, spares: int) -> None:
+    end = time.monotonic() + DEADLINE_S
+    while member.spares != spares:
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 def test_without_a_launcher_there_is_none() -> None:
@@ -91,7 +99,9 @@ def test_a_lost_rank_that_nobody_can_follow_breaks_the_group(join: Join) -> None
     first, second, spare = (join(number) for number in range(3))
     for member in (first, second):
         member.wait_newer(-1, DEADLINE_S)
+    await_spares(first, 1)
     spare.close()
+    await_spares(first, 0)  # else the launcher may notice the other loss first
     second.close()
     with pytest.raises(RendezvousError, match="0 spare processes are available for rank 1"):
         first.wait_newer(0, DEADLINE_S)
