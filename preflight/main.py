@@ -14,6 +14,7 @@ import msgspec
 from preflight.baseline_files import BaselineError, append_history, resolve_baseline_folder
 from preflight.command_options import socket_option
 from preflight.commands.command_table import COMMANDS
+from preflight.execution.idle_preemption import request_idle_stop
 from preflight.execution.progress_output import open_progress
 from preflight.execution.qualification import qualify_node
 from preflight.exit_codes import guard_exit_code, print_note
@@ -102,6 +103,7 @@ def run(  # noqa: PLR0913 - one for each option
             check_writable(file)
         try:
             chosen = build_plan(level, only, inject, dict(map(_parse_watchdog, watchdog)))
+            request_idle_stop()
             with open_progress(len(chosen.specs)) as listener:
                 document = qualify_node(
                     chosen, node, inject, resolve_baseline_folder(baseline), SystemClock(), listener

@@ -5,6 +5,7 @@ from __future__ import annotations
 # Command → ("module:name", one-line help). The help stands here so that `--help` imports no command.
 COMMANDS = {
     "run": ("preflight.main:run", "Test this node."),
+    "idle": ("preflight.commands.idle_command:idle", "Test this node while it is idle; end once work comes."),
     "group": ("preflight.group.group_command:group", "Test many nodes together, one process on each."),
     "report": ("preflight.commands.report_command:report", "Show saved runs as text, HTML or JUnit."),
     "compare": ("preflight.commands.compare_command:compare", "Compare two runs."),

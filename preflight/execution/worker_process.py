@@ -51,6 +51,7 @@ sys.path[:] = [*filter(None, sys.path), sys.argv.pop()]
 import runpy
 runpy.run_module("preflight.execution.worker", run_name="__main__")
 """
+STATE = Path("/var/lib/gpu-healthd")
 PACKAGES = Path(__file__).parents[2]
 _ANSWER: msgspec.json.Decoder[Answer] = msgspec.json.Decoder(Answer)
 
@@ -69,7 +70,7 @@ class TestProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=strip_job_settings(os.environ) | LOOPBACK | limits,
+            env=choose_kernel_cache() | strip_job_settings(os.environ) | LOOPBACK | limits,
             bufsize=0,
             start_new_session=True,
         )
@@ -172,6 +173,15 @@ def strip_job_settings(environ: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value for name, value in environ.items() if name in NCCL_ALLOWED or not name.startswith(NCCL_PREFIXES)
     }
+
+
+def choose_kernel_cache(state: Path = STATE) -> dict[str, str]:
+    """Where Triton keeps compiled kernels, unless the environment says: with healthd's state, for root.
+
+    A service may not see root's home directory, and a node's first gate finds what the test after its installation compiled.
+    """
+    own = os.geteuid() == 0 and state.is_dir() and os.access(state, os.W_OK)
+    return {"TRITON_CACHE_DIR": str(state / "preflight" / "triton")} if own else {}
 
 
 def end_processes(processes: Iterable[TestProcess], clock: Clock) -> None:

@@ -16,6 +16,7 @@ import click
 import msgspec
 
 from preflight.command_options import output_option, socket_option
+from preflight.execution.idle_preemption import request_idle_stop
 from preflight.group.group_records import Accusation, GroupDocument
 from preflight.group.group_text import render_group_text
 from preflight.group.injected_faults import FORMS, FaultError, parse_injected_faults
@@ -87,6 +88,7 @@ def group(  # noqa: PLR0913 - one for each option
         raise click.UsageError(str(error)) from None
     key = _read_group_key(needed=report_to_healthd)
     _check_writable(exclude_file, place)
+    request_idle_stop()
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # torch prints a warning for each wait with a timeout
     session: Any = importlib.import_module("preflight.group.group_session")  # imports torch, so after validation
     own_command = tuple(shlex.split(own_test)) or build_gate_command(path if report_to_healthd else "")

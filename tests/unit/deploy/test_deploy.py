@@ -23,6 +23,7 @@ from tests.nodes.fake_kubernetes.schema import problems
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 UNIT = DEPLOY / "systemd" / "gpu-healthd.service"
+IDLE_UNIT = UNIT.with_name("gpu-idle-test.service")
 CENTRE_UNIT = UNIT.with_name("gpu-remediator.service")
 NODES = 12_500
 
@@ -136,7 +137,7 @@ def test_every_mount_has_its_volume(kind: str, file: str) -> None:
     assert {mount["name"] for container in pod["containers"] for mount in container["volumeMounts"]} == volumes
 
 
-@pytest.mark.parametrize(("unit", "program"), [(UNIT, "healthd"), (CENTRE_UNIT, "remediator")])
+@pytest.mark.parametrize(("unit", "program"), [(UNIT, "healthd"), (CENTRE_UNIT, "remediator"), (IDLE_UNIT, "python")])
 def test_systemd_understands_the_unit(tmp_path: Path, unit: Path, program: str) -> None:
     if shutil.which("systemd-analyze") is None:
         skip_or_fail("no systemd-analyze here")
@@ -148,7 +149,7 @@ def test_systemd_understands_the_unit(tmp_path: Path, unit: Path, program: str) 
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.parametrize(("unit", "exposed"), [(UNIT, 45), (CENTRE_UNIT, 25)])
+@pytest.mark.parametrize(("unit", "exposed"), [(UNIT, 45), (IDLE_UNIT, 45), (CENTRE_UNIT, 25)])
 def test_systemd_finds_the_unit_well_shut(unit: Path, exposed: int) -> None:
     """In tenths of systemd's own scale, 0 to 100; a unit that shuts nothing has 96. The node's is root, and sees devices."""
     if shutil.which("systemd-analyze") is None:

@@ -13,7 +13,7 @@ import pytest
 from preflight.execution.plan_runner import run_plan
 from preflight.execution.progress_output import SilentProgress
 from preflight.execution.worker_outcomes import WorkerExit, WorkerOutcome, build_worker_results
-from preflight.execution.worker_process import TestProcess, end_processes
+from preflight.execution.worker_process import TestProcess, choose_kernel_cache, end_processes
 from preflight.execution.worker_requests import WorkerRequest, await_answers, conclude_request
 from preflight.plan import Plan, Scope, Spec
 from preflight.results import Outcome, Result
@@ -204,3 +204,11 @@ def test_an_error_that_an_earlier_test_survived_explains_no_later_end(told: Told
         times=2,
     )
     assert outcomes(found) == [Outcome.PASS, Outcome.ERROR]
+
+
+def test_root_keeps_compiled_kernels_with_healthds_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    assert choose_kernel_cache(tmp_path / "absent") == {}
+    assert choose_kernel_cache(tmp_path) == {"TRITON_CACHE_DIR": f"{tmp_path}/preflight/triton"}
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    assert choose_kernel_cache(tmp_path) == {}
