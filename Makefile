@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help venv lint test chaos adapters kernels golden docs reference bench day demo example lock fuzz sbom audit clean
+.PHONY: help venv lint test chaos adapters kernels oldest golden docs reference bench day demo example lock fuzz sbom audit clean
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -65,6 +65,13 @@ kernels: venv ## run the GPU kernels' tests with Triton, without a GPU, in a sep
 	$(KERNELS)/bin/python -m pip install -qq --disable-pip-version-check -r requirements/kernels.in
 	@test -d $(OLDEST) || $(KERNELS)/bin/python -m pip install -qq --disable-pip-version-check --no-deps --target $(OLDEST) triton==3.2.0
 	$(KERNELS)/bin/python -m pytest tests/unit/preflight/kernels
+
+OLDEST_TORCH := build/torch-oldest
+oldest: venv ## run preflight's device and peer tests with the oldest torch that it supports, in a separate environment (5 GB)
+	@test -x $(OLDEST_TORCH)/bin/python || $(BIN)/python -m venv $(OLDEST_TORCH)
+	$(OLDEST_TORCH)/bin/python -m pip install -qq --disable-pip-version-check torch==2.6.0
+	@$(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(%r)" % sysconfig.get_path("purelib"))' > $$($(OLDEST_TORCH)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/beneath.pth
+	$(OLDEST_TORCH)/bin/python -m pytest -n 2 tests/unit/preflight/links $(addprefix tests/unit/preflight/test_,simulated_cuda.py torch_checks.py memory_checks.py)
 
 golden: venv ## rewrite the golden files; review the diff
 	$(BIN)/python -m dashboards
