@@ -15,8 +15,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from preflight.commands.idle_command import STATE, IdleTest, explain_not_due, read_idle_test
 from preflight.execution import idle_preemption
@@ -42,14 +40,12 @@ def test_a_test_is_due_once_the_newest_is_old_enough() -> None:
     assert explain_not_due(newest, 24, 999.0) == "", "a wrong clock must not put off all tests"
 
 
-@given(st.binary(max_size=60))
-def test_whatever_is_in_the_file_a_test_is_due_or_not(content: bytes) -> None:
-    class Folder:
-        def __truediv__(self, _: str) -> SimpleNamespace:
-            return SimpleNamespace(read_bytes=lambda: content)
-
-    newest = read_idle_test(Folder())  # type: ignore[arg-type]
-    assert isinstance(explain_not_due(newest, 24, 1e9), str)
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"\xff", b"null", b'{"at": "x"}', b'{"at":1,"level":"gate","verdict":"no"}']
+)
+def test_a_file_that_cannot_be_read_makes_a_test_due(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / STATE).write_bytes(content)
+    assert read_idle_test(tmp_path) is None
 
 
 def test_descendants_are_told_from_others() -> None:

@@ -39,7 +39,7 @@ def rank_of(folder: Path, request: dict, rank: int) -> list[Result]:
         state = install_cuda(patch, count)
         patch.setattr("preflight.checks.pair_exchange.GPU_BYTES", 1 << 20)
         patch.setattr("preflight.checks.collectives.GPU_SIZES", {"gate": (1 << 20,)})
-        patch.setattr(dist, "batch_isend_irecv", start_each)  # before torch 2.7, gloo has no batches for a GPU's tensors
+        patch.setattr(dist, "batch_isend_irecv", start_each)
         with DeviceMapping(state):
             torch.cuda.set_device(rank)
             results = results_of(folder, request, rank, "cuda")
@@ -49,6 +49,7 @@ def rank_of(folder: Path, request: dict, rank: int) -> list[Result]:
 
 
 def start_each(operations: list[dist.P2POp]) -> list[dist.Work]:
+    """Before torch 2.7, gloo has no batches for the tensors of a GPU."""
     return [each.op(each.tensor, each.peer, each.group) for each in operations]
 
 
