@@ -129,7 +129,7 @@ def build_noises(scatter: float) -> list[FigureNoise]:
 def count_figure_verdicts(scatter: float, fleets: int, nodes: int, *, measured: bool) -> dict[str, int]:
     """Of `fleets` times `nodes` healthy nodes: any device failed, or any is inconclusive."""
     noises = build_noises(scatter)
-    found = count_false_alarms(noises, DEVICES, measured=measured, fleets=fleets, nodes=nodes, seed=f"{scatter}")
+    found = count_false_alarms(noises, DEVICES, measured=measured, size=(fleets, nodes), seed=f"{scatter}")
     return {"failed": found.failed, "inconclusive": found.inconclusive}
 
 

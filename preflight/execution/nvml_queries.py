@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 
 from preflight.check_context import Context, Device, Note
@@ -57,10 +58,8 @@ def _list_readers(devices: Sequence[Device], note: Note) -> list[Callable[[], ob
         lambda: HardwareCounterReader(note).read(uuids, None),
     ]
     for device in devices:
-        readers += [
-            lambda device=device: _read_sensors(device),
-            lambda device=device: _read_links(device, devices, note),
-        ]
+        readers.append(functools.partial(_read_sensors, device))
+        readers.append(functools.partial(_read_links, device, devices, note))
     return readers
 
 

@@ -40,7 +40,9 @@ class WorkerRequest:
         self.doing = STARTING
         self.step = 0
         self.results: list[Result] = []
-        self.answer: GpuInventory | CounterReading | NvmlRecording | DeviceReady | DeviceRefused | ResultMessage | None = None
+        self.answer: (
+            GpuInventory | CounterReading | NvmlRecording | DeviceReady | DeviceRefused | ResultMessage | None
+        ) = None
         self.hung = self.gone = False
         self._clock = clock
         self._test = request.test if isinstance(request, RunRequest) else ""

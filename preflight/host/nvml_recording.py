@@ -73,7 +73,7 @@ class RecordingNvml:
         if _is_handle(value):
             label = f"GPU {rest[0]}" if not gpu else f"{gpu} MIG {rest[0]}"
             self._names.setdefault(_read_address(value), label)
-        written = [self._encode(each._obj) for each in arguments if hasattr(each, "_obj")]
+        written = [self._encode(target) for each in arguments if (target := _find_target(each)) is not None]
         if name == _FIELD_VALUES:
             for field, answer in zip(rest[0], value, strict=True):
                 self._keep(name, gpu, ([field],), value=self._encode(answer))
@@ -98,8 +98,8 @@ class RecordingNvml:
             return {"bytes": value.hex()}
         if _is_handle(value):
             return {"handle": self._names.get(_read_address(value), "unknown")}
-        if hasattr(value, "_obj"):
-            return {"out": type(value._obj).__name__}  # noqa: SLF001 - how ctypes calls what byref() points to
+        if (target := _find_target(value)) is not None:
+            return {"out": type(target).__name__}
         if isinstance(value, ctypes.Structure):
             return {"struct": type(value).__name__, "members": dict(_read_members(value))}
         if isinstance(value, list | tuple | ctypes.Array):
@@ -134,8 +134,8 @@ class ReplayedNvml:
             return [self._decode(value) for value in values]
         answer = self._answer(name, gpu, tuple(map(_encode_argument, rest)))
         for each in rest:
-            if hasattr(each, "_obj") and answer.written is not None:
-                _write_members(each._obj, answer.written["members"])
+            if (target := _find_target(each)) is not None and answer.written is not None:
+                _write_members(target, answer.written["members"])
         return self._decode(answer.value)
 
     def _answer(self, call: str, gpu: str, arguments: tuple[Any, ...]) -> NvmlAnswer:
@@ -174,9 +174,14 @@ def _build_key(call: str, gpu: str, arguments: Sequence[Any]) -> bytes:
 def _encode_argument(value: Any) -> Any:
     if isinstance(value, _ReplayedHandle):
         return {"handle": value.name}
-    if hasattr(value, "_obj"):
-        return {"out": type(value._obj).__name__}  # noqa: SLF001 - how ctypes calls what byref() points to
+    if (target := _find_target(value)) is not None:
+        return {"out": type(target).__name__}
     return {"bytes": value.hex()} if isinstance(value, bytes) else value
+
+
+def _find_target(argument: Any) -> Any:
+    """The structure behind ``byref(structure)``; None for anything else."""
+    return getattr(argument, "_obj", None)  # ctypes' own name for it
 
 
 def _is_handle(value: Any) -> bool:

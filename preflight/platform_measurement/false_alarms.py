@@ -102,21 +102,23 @@ def count_false_alarms(
     devices: Sequence[Device],
     *,
     measured: bool,
-    fleets: int,
-    nodes: int,
+    size: tuple[int, int],
     seed: str = "",
     knows: Knowledge | None = None,
     time_left: Callable[[], bool] = lambda: True,
 ) -> FalseAlarms:
-    """Of `fleets` times `nodes` healthy nodes: any device failed, or else any is inconclusive. Ends when no time is left."""
+    """Of healthy nodes: any device failed, or else any is inconclusive. Ends when no time is left.
+
+    `size` is the number of fleets, and of judged nodes in each.
+    """
     found: list[Outcome] = []
-    for number in range(fleets):
+    for number in range(size[0]):
         if found and not time_left():
             break
         fleet = SimulatedFleet(
             noises, devices, f"{seed} {measured} {number}", measured=measured, knows=knows or Knowledge()
         )
-        for _ in range(nodes):
+        for _ in range(size[1]):
             found.append(fleet.judge_node())
             if not time_left():
                 break
