@@ -21,7 +21,8 @@ from bench.preflight_expect import DEVICES, GPUS, format_wilson_interval
 from preflight.device_comparison.link_results import judge_peer_links, plan_next_pairs
 from preflight.fault_localisation.localisation_records import PairResult
 from preflight.fault_localisation.pair_rounds import plan_pair_rounds
-from preflight.platform_measurement.false_alarms import FigureNoise, count_false_alarms
+from preflight.platform_measurement.day_records import FigureNoise
+from preflight.platform_measurement.false_alarms import count_false_alarms
 from preflight.results import Figure, Location, Outcome, Result
 
 NAMES = tuple(device.name for device in DEVICES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 import os
 import re
 import socket
@@ -47,6 +48,8 @@ def day(minutes: float, out: Path | None, show: str | None) -> None:
                 raise click.UsageError("--show writes nothing: leave out --out")
             click.echo(_render(show), nl=False)
             return
+        if math.isnan(minutes):
+            raise click.UsageError("--minutes nan: give a number of minutes")
         check_writable(out or Path(NAME.format(product="", date="")))
         _measure(minutes, out)
 

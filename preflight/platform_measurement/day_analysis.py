@@ -12,8 +12,14 @@ from preflight.expectations.physical_limits import derive_limits, select_limit
 from preflight.expectations.product_table import ProductTable, find_product, find_product_row
 from preflight.expectations.sibling_devices import JOINT_TESTS
 from preflight.platform_measurement.day_plan import find_target
-from preflight.platform_measurement.day_records import Ceiling, FaultReport, FigureScatter, GateRun, RoundingUse
-from preflight.platform_measurement.false_alarms import FigureNoise
+from preflight.platform_measurement.day_records import (
+    Ceiling,
+    FaultReport,
+    FigureNoise,
+    FigureScatter,
+    GateRun,
+    RoundingUse,
+)
 from preflight.results import Document, Figure, Outcome, Result, Verdict
 
 ROUNDING = "rounding_used"  # evidence of `matmul_repeat`

@@ -73,6 +73,22 @@ class FigureScatter(msgspec.Struct, frozen=True, kw_only=True):
     values: dict[str, tuple[float, ...]]
 
 
+class FigureNoise(msgspec.Struct, frozen=True, kw_only=True):
+    """A figure of healthy devices: its usual value, and the scatter between devices and between repeats as shares.
+
+    `joint`: all devices measure it together.
+    """
+
+    test: str
+    figure: str
+    unit: str
+    setting: str
+    usual: float
+    between: float
+    repeat: float
+    joint: bool = False
+
+
 class FalseAlarms(msgspec.Struct, frozen=True, kw_only=True):
     """Simulated healthy nodes with the measured scatter: how many any limit of rates fails, or leaves inconclusive.
 

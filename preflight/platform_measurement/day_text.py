@@ -1,4 +1,4 @@
-"""A day's file for people, with the rows that it proposes for the product table: comments and YAML, one valid table. Pure."""
+"""A day's file for people, with the rows that it proposes for the product table: comments and YAML, one valid table."""
 
 from __future__ import annotations
 

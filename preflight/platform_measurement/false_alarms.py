@@ -11,26 +11,10 @@ from preflight.check_context import Device
 from preflight.expectations.baseline_learning import learn_baseline
 from preflight.expectations.measurement_keys import BetterDirection, describe_software_stack, find_better_direction
 from preflight.expectations.result_judgement import Knowledge, apply_expectations
-from preflight.platform_measurement.day_records import FalseAlarms
+from preflight.platform_measurement.day_records import FalseAlarms, FigureNoise
 from preflight.results import DOCUMENT_VERSION, Document, Figure, Outcome, Result, Verdict
 
 FLEET = 12  # other nodes that have measured this platform
-
-
-class FigureNoise(msgspec.Struct, frozen=True, kw_only=True):
-    """A figure of healthy devices: its usual value, and the scatter between devices and between repeats as shares.
-
-    `joint`: all devices measure it together.
-    """
-
-    test: str
-    figure: str
-    unit: str
-    setting: str
-    usual: float
-    between: float
-    repeat: float
-    joint: bool = False
 
 
 class NoisyNode:
