@@ -10,7 +10,7 @@ import click
 KINDS = {
     "node": "preflight.document_schema",
     "group": "preflight.group.group_schema",
-    "day": "preflight.platform_measurement.day_schema",
+    "day": "preflight.platform_measurement.day_records",
 }
 
 

@@ -1,4 +1,4 @@
-"""The file of `preflight day`. Frozen records, JSON."""
+"""The file of `preflight day`: frozen records, JSON, and their published schema."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from typing import Any
 import msgspec
 
 from preflight.check_context import Device
+from preflight.document_schema import build_record_schema, format_schema
 from preflight.host.nvml_recording import NvmlRecording
 from preflight.results import Document, Outcome, Verdict
 
 DAY_VERSION = 1
+FILE_NAME = f"preflight-day-{DAY_VERSION}.json"
 
 
 class Stage(str, enum.Enum):
@@ -184,3 +186,8 @@ class DayDocument(msgspec.Struct, frozen=True, kw_only=True):
             for fault in self.faults
             if fault.outcome is not Outcome.NOT_APPLICABLE and not (fault.found and fault.right_device is not False)
         )
+
+
+def schema_text() -> str:
+    """The schema of every file of this version, as published JSON text. A test keeps the file in `preflight/schemas` up to date."""
+    return format_schema(build_record_schema(DayDocument, DAY_VERSION, "gpu-healthd measurements of a platform"))

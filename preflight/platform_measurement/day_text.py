@@ -55,12 +55,17 @@ def _summarise(day: DayDocument) -> Iterator[str]:
 
 
 def _summarise_faults(day: DayDocument) -> Iterator[str]:
-    missed = day.missed
-    yield f"faults: {format_count(len(day.faults), 'fault')} injected, {len(missed)} missed"
-    for fault in missed:
-        where = f" on {', '.join(fault.accused)}, injected on {fault.device}" if fault.found else ""
-        how = f"{fault.outcome.value}{where}"
-        yield f"  missed: {fault.test}:{fault.fault} ({fault.level}): {how}"
+    elsewhere = sum(fault.found for fault in day.missed)
+    yield (
+        f"faults: {format_count(len(day.faults), 'fault')} injected, {len(day.missed) - elsewhere} not found, "
+        f"{elsewhere} found but not on one device"
+    )
+    for fault in day.missed:
+        name = f"{fault.test}:{fault.fault} ({fault.level})"
+        if fault.found:
+            yield f"  {name}: {fault.outcome.value} on {', '.join(fault.accused)}, injected on {fault.device}"
+        else:
+            yield f"  {name}: not found, {fault.outcome.value}"
 
 
 def _list_scatter(figures: Sequence[FigureScatter]) -> Iterator[str]:

@@ -20,8 +20,7 @@ from preflight.expectations.measurement_keys import describe_software_stack
 from preflight.expectations.product_table import ProductTable, list_table_faults
 from preflight.expectations.result_judgement import Knowledge
 from preflight.platform_measurement.day_plan import DayStep
-from preflight.platform_measurement.day_records import DayDocument, Ending, Stage
-from preflight.platform_measurement.day_schema import FILE_NAME, schema_text
+from preflight.platform_measurement.day_records import FILE_NAME, DayDocument, Ending, Stage, schema_text
 from preflight.platform_measurement.day_session import OutOfTimeError
 from preflight.platform_measurement.day_text import propose_table, render_day
 from preflight.report.document_reader import DocumentError, parse_day_document, parse_document
@@ -160,8 +159,8 @@ def test_without_a_device_the_session_ends_after_the_first_gate() -> None:
 
 def test_the_shown_file_is_a_product_table_with_the_measured_rates(whole: DayDocument, tmp_path: Path) -> None:
     text = render_day(whole)
-    assert "1 missed" in text
-    assert f"missed: {BLIND} (gate): pass" in text
+    assert "1 not found, 0 found but not on one device" in text
+    assert f"{BLIND} (gate): not found, pass" in text
     (tmp_path / "products.yaml").write_text(text)
     table = load_product_table(tmp_path / "products.yaml")
     assert list_table_faults(table) == []
