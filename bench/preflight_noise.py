@@ -17,12 +17,12 @@ import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bench.preflight_expect import DEVICES, GPUS, build_document, format_wilson_interval
+from bench.preflight_expect import DEVICES, GPUS, format_wilson_interval
 from preflight.device_comparison.link_results import judge_peer_links, plan_next_pairs
-from preflight.expectations.baseline_learning import learn_baseline
-from preflight.expectations.result_judgement import Knowledge, apply_expectations
 from preflight.fault_localisation.localisation_records import PairResult
 from preflight.fault_localisation.pair_rounds import plan_pair_rounds
+from preflight.platform_measurement.day_records import FigureNoise
+from preflight.platform_measurement.false_alarms import count_false_alarms
 from preflight.results import Figure, Location, Outcome, Result
 
 NAMES = tuple(device.name for device in DEVICES)
@@ -106,48 +106,32 @@ def count_link_verdicts(noise: float, timing: Timing, runs: int, *, faulty: bool
 
 RATES = 40  # figures of each device in a run at level standard
 JOINT = 6  # figures that all devices measure together
-FLEET = 12  # other nodes that have measured this platform
 
 
-class NoisyNode:
-    """One healthy node: what each device reaches in each figure, and runs of it."""
-
-    def __init__(self, scatter: float, chance: random.Random) -> None:
-        self._scatter, self._chance = scatter, chance
-        self._reach = [[1 + chance.gauss(0, scatter) for _ in range(RATES)] for _ in range(GPUS)]
-        self._together = [1 + chance.gauss(0, scatter) for _ in range(JOINT)]
-
-    def run(self) -> tuple[Result, ...]:
-        """The results of all devices."""
-        repeat, found = self._scatter / 3, []
-        together = [reach * (1 + self._chance.gauss(0, repeat)) for reach in self._together]
-        for name, reach in zip(NAMES, self._reach, strict=True):
-            rates = [r * (1 + self._chance.gauss(0, repeat)) for r in reach]
-            latencies = [30 / t * (1 + self._chance.gauss(0, repeat)) for t in together]
-            for test, figure, unit, values in (
-                ("matmul_repeat", "product_rate", "TFLOP/s", [790 * rate for rate in rates]),
-                ("collectives", "collective_latency", "us", latencies),
-            ):
-                figures = tuple(
-                    Figure(name=figure, value=value, unit=unit, setting=f"setting {number}")
-                    for number, value in enumerate(values)
-                )
-                found.append(Result(test=test, outcome=Outcome.PASS, device=name, figures=figures))
-        return tuple(found)
+def build_noises(scatter: float) -> list[FigureNoise]:
+    """The figures of one run, with `scatter` between devices and a third of it between repeats."""
+    alone = [("matmul_repeat", "product_rate", "TFLOP/s", 790.0, False)] * RATES
+    together = [("collectives", "collective_latency", "us", 30.0, True)] * JOINT
+    return [
+        FigureNoise(
+            test=test,
+            figure=figure,
+            unit=unit,
+            setting=f"setting {number}",
+            usual=usual,
+            between=scatter,
+            repeat=scatter / 3,
+            joint=joint,
+        )
+        for number, (test, figure, unit, usual, joint) in enumerate([*alone, *together])
+    ]
 
 
 def count_figure_verdicts(scatter: float, fleets: int, nodes: int, *, measured: bool) -> dict[str, int]:
     """Of `fleets` times `nodes` healthy nodes: any device failed, or any is inconclusive."""
-    counts = {"failed": 0, "inconclusive": 0}
-    for fleet in range(fleets):
-        chance = random.Random(f"{scatter} {measured} {fleet}")  # noqa: S311 - no secret
-        others = [build_document(f"n{i}", NoisyNode(scatter, chance).run(), 1.0) for i in range(FLEET)]
-        knows = Knowledge(node="judged", baseline=learn_baseline(others)) if measured else Knowledge(node="judged")
-        for _ in range(nodes):
-            outcomes = {r.outcome for r in apply_expectations(NoisyNode(scatter, chance).run(), DEVICES, knows)}
-            counts["failed"] += Outcome.FAIL in outcomes
-            counts["inconclusive"] += Outcome.FAIL not in outcomes and Outcome.ERROR in outcomes
-    return counts
+    noises = build_noises(scatter)
+    found = count_false_alarms(noises, DEVICES, measured=measured, size=(fleets, nodes), seed=f"{scatter}")
+    return {"failed": found.failed, "inconclusive": found.inconclusive}
 
 
 def main() -> None:

@@ -6,6 +6,7 @@ import msgspec
 
 from preflight.check_context import Device
 from preflight.host.counter_records import CounterReading
+from preflight.host.nvml_recording import NvmlRecording
 from preflight.results import Outcome, Result
 
 STARTING = "starting"  # the first step of a test: imports
@@ -109,7 +110,11 @@ class CounterRequest(msgspec.Struct, frozen=True, tag="count"):
     since: int | None = None
 
 
-Request = InventoryRequest | AssignRequest | RunRequest | CounterRequest
+class NvmlRequest(msgspec.Struct, frozen=True, tag="nvml"):
+    """Request: record the driver's raw answers to all queries. Answered by an `NvmlRecording`."""
+
+
+Request = InventoryRequest | AssignRequest | RunRequest | CounterRequest | NvmlRequest
 
 
 class DeviceReady(msgspec.Struct, frozen=True, tag="ready"):
@@ -142,4 +147,4 @@ class ResultMessage(msgspec.Struct, frozen=True, tag="done"):
     raised: bool = False
 
 
-Answer = GpuInventory | CounterReading | DeviceReady | DeviceRefused | ProgressUpdate | ResultMessage
+Answer = GpuInventory | CounterReading | NvmlRecording | DeviceReady | DeviceRefused | ProgressUpdate | ResultMessage

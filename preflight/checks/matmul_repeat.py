@@ -19,13 +19,19 @@ from preflight.host.significant_digits import round_to_four_digits
 from preflight.kernels.arithmetic_faults import OPERAND, build_output_fault, corrupt_operand
 from preflight.kernels.matmul_products import MatmulWork, RepeatResult, is_refusal, repeat_product
 from preflight.kernels.output_elements import format_bit_counts
-from preflight.kernels.product_verification import Objection, collect_objections, find_faulty_multiprocessors
+from preflight.kernels.product_verification import (
+    LimitUse,
+    Objection,
+    collect_objections,
+    find_faulty_multiprocessors,
+)
 from preflight.kernels.tensor_digests import compute_digest
 from preflight.results import Evidence, Figure, Location, Outcome, Result
 
 TEST = "matmul_repeat"
 HOST_REPEATS, GPU_REPEATS = 4, 10
 LISTED = 8
+ROUNDING = "rounding_used"  # in the evidence: the largest error of a right product, as a share of each judge's limit
 _UNAVAILABLE = (RuntimeError, NotImplementedError, ValueError)
 
 
@@ -51,6 +57,7 @@ class WorkHistory:
         self.digests: dict[str, str] = {}
         self.rates: dict[str, list[float]] = {}
         self.outputs = 0
+        self.limit_use: dict[str, LimitUse] = {}
         self.findings: list[WorkFinding] = []
 
     def visit(self, item: ProductItem) -> None:
@@ -84,8 +91,9 @@ class WorkHistory:
         found = _find_changed_operand(item, work) or _find_differing_repeats(item, seen, known)
         if not found and first_time:
             self._context.note(f"{self._device.name}: {item}, verifying")
+            use = self.limit_use.setdefault(item.setting, LimitUse())
             found = _find_changed_output(item, seen) or _find_objection(
-                item, seen.output, collect_objections(work, seen.output)
+                item, seen.output, collect_objections(work, seen.output, use)
             )
         if found:
             self.findings.append(found._replace(sms=sorted({*found.sms, *self._hunted(work, found)})))
@@ -127,6 +135,8 @@ def _build_result(device: Device, seen: WorkHistory) -> Result:
         f"the library refuses {kind}, which this device should support: {why}" for kind, why in refuses.items()
     )
     evidence |= {"label": device.label, "outputs": seen.outputs}
+    shares = [f"{on} {by}: {share:.3g}" for on, use in seen.limit_use.items() for by, share in use.shares.items()]
+    evidence |= {ROUNDING: ", ".join(shares)} if shares else {}
     if seen.lacks:
         evidence["lacks"] = "; ".join(f"{kind} ({why})" for kind, why in seen.lacks.items())
     figures = tuple(

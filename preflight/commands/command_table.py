@@ -17,6 +17,10 @@ COMMANDS = {
         "preflight.commands.goldens_command:goldens",
         "Record and show golden digests of arithmetic.",
     ),
+    "day": (
+        "preflight.commands.day_command:day",
+        "Measure a platform in 15 minutes, into one file to send back.",
+    ),
     "tests": ("preflight.commands.tests_command:tests", "List the tests, their purpose and their injectable faults."),
     "admit": (
         "preflight.commands.admit_command:admit",

@@ -31,7 +31,7 @@ def report(files: tuple[str, ...], output: str, file: Path | None) -> None:
 
     '-' is standard input. Exits with 0 if all files could be read, whatever their verdict, else with 3.
     """
-    said = [(name, _read_bytes(name)) for name in files]
+    said = [(name, read_bytes(name)) for name in files]
     groups = [found for _, each in said if (found := parse_group_document(each)) is not None]
     if not groups:
         output_documents([_parse_document(name, each) for name, each in said], OutputFormat(output), file)
@@ -49,10 +49,15 @@ def read_documents(files: Sequence[str]) -> list[Document]:
     Raises:
         CommandError: a file cannot be read or contains no document. The message names it.
     """
-    return [_parse_document(name, _read_bytes(name)) for name in files]
+    return [_parse_document(name, read_bytes(name)) for name in files]
 
 
-def _read_bytes(name: str) -> bytes:
+def read_bytes(name: str) -> bytes:
+    """The content of a file, "-" for standard input.
+
+    Raises:
+        CommandError: it cannot be read.
+    """
     try:
         if name == "-":
             return sys.stdin.buffer.read(BYTES_MAX + 1)

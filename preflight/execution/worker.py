@@ -34,6 +34,7 @@ from preflight.worker_messages import (
     DeviceReady,
     DeviceRefused,
     InventoryRequest,
+    NvmlRequest,
     ProcessGroupSpec,
     ProgressUpdate,
     Request,
@@ -85,6 +86,10 @@ class WorkerLoop:
             self._send(self._take(request))
         elif isinstance(request, CounterRequest):
             self._send(self._read_counters(request))
+        elif isinstance(request, NvmlRequest):
+            from preflight.execution.nvml_queries import record_nvml_answers  # noqa: PLC0415 - only `preflight day` asks
+
+            self._send(record_nvml_answers(self._note))
         else:
             self.run(request)
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from preflight.execution.worker_outcomes import WorkerExit, WorkerOutcome
 from preflight.execution.worker_process import TestProcess
 from preflight.host.counter_records import CounterReading
+from preflight.host.nvml_recording import NvmlRecording
 from preflight.plan import JOIN_WATCHDOG_S, START_WATCHDOG_S
 from preflight.results import Outcome, Result
 from preflight.worker_messages import (
@@ -39,7 +40,9 @@ class WorkerRequest:
         self.doing = STARTING
         self.step = 0
         self.results: list[Result] = []
-        self.answer: GpuInventory | CounterReading | DeviceReady | DeviceRefused | ResultMessage | None = None
+        self.answer: (
+            GpuInventory | CounterReading | NvmlRecording | DeviceReady | DeviceRefused | ResultMessage | None
+        ) = None
         self.hung = self.gone = False
         self._clock = clock
         self._test = request.test if isinstance(request, RunRequest) else ""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ctypes
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ PASSED_THROUGH = ("vfio-pci", "pci-stub", "xen-pciback")
 NVIDIA_VENDOR = "0x10de"
 _MISMATCH = 18  # NVML_ERROR_LIB_RM_VERSION_MISMATCH
 GPU_CLASSES = ("0x0300", "0x0302")  # display controller, 3D controller
+_substitutes: list[Any] = []  # the last one is used instead of pynvml
 
 
 class NoDriverError(Exception):
@@ -36,14 +38,25 @@ class NoDriverError(Exception):
         return getattr(self.__cause__, "value", None) == _MISMATCH
 
 
+@contextmanager
+def substitute_nvml(library: Any) -> Iterator[None]:
+    """Give every reader `library` instead of pynvml: one that records the answers, or a recorded one."""
+    _substitutes.append(library)
+    try:
+        yield
+    finally:
+        _substitutes.pop()
+
+
 def load_nvml(note: Callable[[str], None]) -> Any:
     """Load and initialise the library. If a library exists, a GPU is expected, even if the bus shows none.
 
     Raises:
         NoDriverError: the library is missing, or does not start.
     """
-    import pynvml  # noqa: PLC0415 - absent packages are a result, not a crash
+    import pynvml as shipped  # noqa: PLC0415 - absent packages are a result, not a crash
 
+    pynvml = _substitutes[-1] if _substitutes else shipped
     path = os.environ.get(LIBRARY_VARIABLE, "")
     note(f"loading {path or 'the NVML library'}")
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 from typing import Any, NamedTuple
 
 import torch
@@ -35,17 +36,33 @@ class Objection(NamedTuple):
     sms: list[int]
 
 
-def collect_objections(work: MatmulWork, output: Any) -> list[Objection]:
-    """Everything that is said against `output` as the product of the work's operands; empty for a right one."""
+class LimitUse:
+    """How much of each judge's rounding limit a product used: its largest error as a share of the limit."""
+
+    def __init__(self) -> None:
+        self.shares: dict[str, float] = {}
+
+    def add(self, judge: str, share: float) -> None:
+        """Keep the largest finite share of this judge."""
+        if math.isfinite(share):
+            self.shares[judge] = max(share, self.shares.get(judge, 0.0))
+
+
+def collect_objections(work: MatmulWork, output: Any, use: LimitUse | None = None) -> list[Objection]:
+    """Everything that is said against `output` as the product of the work's operands; empty for a right one.
+
+    `use` receives the shares of the limits that it used.
+    """
     judges = (
         judge_finiteness,
         judge_by_checksums,
         judge_by_own_product if supports_own_product(work) else judge_by_reordered_sum,
     )
-    return [found for judge in judges if (found := judge(work, output)) is not None]
+    use = use or LimitUse()
+    return [found for judge in judges if (found := judge(work, output, use)) is not None]
 
 
-def judge_finiteness(work: MatmulWork, output: Any) -> Objection | None:  # noqa: ARG001 - judges are called alike
+def judge_finiteness(work: MatmulWork, output: Any, use: LimitUse) -> Objection | None:  # noqa: ARG001 - judges are called alike
     """Operands are finite and small, so NaN and infinity are wrong by themselves."""
     wrong = ~output.isfinite()
     if not bool(wrong.any()):
@@ -55,9 +72,10 @@ def judge_finiteness(work: MatmulWork, output: Any) -> Objection | None:  # noqa
     return Objection("not a number", int(wrong.sum()), words, rows, columns, [])
 
 
-def judge_by_checksums(work: MatmulWork, output: Any) -> Objection | None:
+def judge_by_checksums(work: MatmulWork, output: Any, use: LimitUse) -> Objection | None:
     """The sums of rows and columns, of all of the output."""
     sums = checksums.verify_checksums(work.left, work.factor, output, tensor_float=work.kind.name == "tf32")
+    use.add("checksums", sums.excess)
     if not sums.wrong:
         return None
     many = max(len(sums.rows), len(sums.columns))
@@ -72,10 +90,11 @@ def supports_own_product(work: MatmulWork) -> bool:
     return work.kind.operands in kinds and work.size % TILE == 0 and not explain_missing_triton(work.device)
 
 
-def judge_by_own_product(work: MatmulWork, output: Any) -> Objection | None:
+def judge_by_own_product(work: MatmulWork, output: Any, use: LimitUse) -> Objection | None:
     """Our own kernel, element by element. Where it is itself wrong, its multiprocessor is known."""
     own = importlib.import_module("preflight.kernels.triton_matmul")
-    many, listed = own.find_disagreements(output, work.left, work.factor, TILE, LISTED)
+    many, listed, share = own.compare_with_own_product(output, work.left, work.factor, TILE, LISTED)
+    use.add("the Triton matmul", share)
     if not many:
         return None
     found = {each.sm for each in listed if each.ours_is_wrong and each.sm != own.NOT_KNOWN}
@@ -83,12 +102,14 @@ def judge_by_own_product(work: MatmulWork, output: Any) -> Objection | None:
     return Objection("the Triton matmul", many, str(listed[0]), rows, columns, sorted(found))
 
 
-def judge_by_reordered_sum(work: MatmulWork, output: Any) -> Objection | None:
+def judge_by_reordered_sum(work: MatmulWork, output: Any, use: LimitUse) -> Objection | None:
     """Compare with double precision, summed backwards, element by element: all, or some rows if double precision is slow."""
     rows = slice(0, work.size if has_fast_double(work.device) else min(ROWS_OF_SLOW, work.size))
     theirs = output[rows].double()
     true = work.left[rows].double().flip(1) @ work.factor.double().flip(0)
-    wrong = ~((theirs - true).abs() <= compute_tolerance(work.kind, true, work.left[rows], work.factor))
+    error, tolerance = (theirs - true).abs(), compute_tolerance(work.kind, true, work.left[rows], work.factor)
+    use.add("double precision", float((error / tolerance).max()))
+    wrong = ~(error <= tolerance)
     if not bool(wrong.any()):
         return None
     at, columns = _find_first_positions(wrong)

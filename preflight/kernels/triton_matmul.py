@@ -98,7 +98,14 @@ def compute_own_product(left: Any, right: Any, tile: int = TILE, depth: int = DE
 def find_disagreements(
     library: Any, left: Any, right: Any, tile: int = TILE, most: int = 8
 ) -> tuple[int, list[Disagreement]]:
-    """On how many elements the library's output is further from ours than rounding explains, and the first ones.
+    """On how many elements the library's output is further from ours than rounding explains, and the first ones."""
+    return compare_with_own_product(library, left, right, tile, most)[:2]
+
+
+def compare_with_own_product(
+    library: Any, left: Any, right: Any, tile: int = TILE, most: int = 8
+) -> tuple[int, list[Disagreement], float]:
+    """The same, and the largest difference as a share of the allowed one.
 
     Allowed: 2 units in the last place of the larger one; and for the different order of sums what both may cut off, a
     unit of 2^-23 of a sum's usual size every 8 products. NaN and infinity agree with nothing.
@@ -109,7 +116,8 @@ def find_disagreements(
     slack = size * (k / 8) * 2.0**-22
     ours, theirs = own.float(), library.float()
     allowed = torch.maximum(ours.abs(), theirs.abs()) * 2.0 ** (1 - FRACTION_BITS[library.dtype]) + slack
-    wrong = ~((ours - theirs).abs() <= allowed) | ~theirs.isfinite()
+    away = (ours - theirs).abs()
+    wrong = ~(away <= allowed) | ~theirs.isfinite()
     across = library.shape[1] // tile
     listed = []
     for row, column in wrong.nonzero()[:most].tolist():
@@ -117,7 +125,7 @@ def find_disagreements(
         true = float(left[row].double() @ right[:, column].double())
         both = float(theirs[row, column]), float(ours[row, column])
         listed.append(Disagreement(row, column, *both, at, int(sms[at]), true))
-    return int(wrong.sum()), listed
+    return int(wrong.sum()), listed, float((away / allowed).max())
 
 
 def count_tiles_by_multiprocessor(left: Any, right: Any, repeats: int, tile: int = TILE) -> dict[int, TileCounts]:

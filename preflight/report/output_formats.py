@@ -90,7 +90,7 @@ def output_documents(documents: Sequence[Document], form: OutputFormat, file: Pa
         _print_documents(documents, form)
         return
     try:
-        _write_report(file, render_documents(documents, form))
+        write_report(file, render_documents(documents, form))
     except OSError as error:
         raise CommandError(
             f"{file}: cannot be written: {error.strerror or error}; free space, or choose another file"
@@ -145,8 +145,8 @@ def _is_stream_path(path: Path) -> bool:
     )
 
 
-def _write_report(path: Path, text: str) -> None:
-    """Replace the file atomically. Anything but a regular file is written to."""
+def write_report(path: Path, text: str) -> None:
+    """Replace the file atomically. Anything but a regular file is written to. Raises OSError."""
     if _is_stream_path(path):
         path.write_text(text, encoding="utf-8")
         return

@@ -38,6 +38,7 @@ _PREFLIGHT = (
         "wrong usage",
         "nothing was learned, the node is unknown, or the baseline cannot be written",
     ),
+    ("`day`", "the file is written or shown", "", "wrong usage", "no device to test, or a file is unusable"),
 )
 
 

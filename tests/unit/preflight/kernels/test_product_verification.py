@@ -40,12 +40,28 @@ def test_nothing_is_said_against_a_right_product(kind: Any, seed: int) -> None:
 @pytest.mark.parametrize("kind", HERE, ids=lambda kind: kind.name)
 def test_double_precision_sees_an_element_wrong_by_more_than_rounding(kind: Any) -> None:
     work, output = made(kind)
-    assert product_verification.judge_by_reordered_sum(work, output) is None
+    assert product_verification.judge_by_reordered_sum(work, output, product_verification.LimitUse()) is None
     floating = output.dtype.is_floating_point
     output[3, 70] += (abs(float(output[3, 70])) + float(output.double().std())) / 16 if floating else 1
-    objection = product_verification.judge_by_reordered_sum(work, output)
+    objection = product_verification.judge_by_reordered_sum(work, output, product_verification.LimitUse())
     assert objection is not None
     assert (objection.elements, objection.rows, objection.columns) == (1, [3], [70])
+
+
+@pytest.mark.parametrize("kind", HERE, ids=lambda kind: kind.name)
+def test_a_right_product_says_which_share_of_each_limit_it_used(kind: Any) -> None:
+    work, output = made(kind)
+    use = product_verification.LimitUse()
+    product_verification.collect_objections(work, output, use)
+    assert len(use.shares) == 2
+    assert all(0 <= share < 1 for share in use.shares.values())
+    exact = not output.dtype.is_floating_point
+    assert all((share == 0) is exact for share in use.shares.values())
+    output[3, 70] += 2 * (abs(float(output[3, 70])) + float(output.double().std())) if not exact else 1
+    product_verification.collect_objections(work, output, use)
+    assert max(use.shares.values()) > 1
+    output[3, 70] = float("nan") if not exact else 0
+    product_verification.collect_objections(work, output, use)
 
 
 @pytest.mark.parametrize("wrong", [float("nan"), float("inf"), -float("inf")])

@@ -94,7 +94,9 @@ def test_our_own_product_is_among_the_judges_and_says_where_the_library_is_wrong
     work = matmul_products.MatmulWork(matmul_products.KINDS[1], 128, 5, "cpu")
     output = work.buffer()
     work.run(output)
-    assert product_verification.collect_objections(work, output) == []
+    use = product_verification.LimitUse()
+    assert product_verification.collect_objections(work, output, use) == []
+    assert 0 < use.shares["the Triton matmul"] < 1
     output[17, 99] += 30
     said = {each.by: each for each in product_verification.collect_objections(work, output)}
     own = said["the Triton matmul"]
