@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from remediator.detection.stragglers.signal_confirmation import JOBS_OWN_XIDS, LINK_ERRORS_MANY, MachineSignals
 from remediator.model.detector_origin import is_concluded
 from remediator.model.journal_records import JobRef
-from remediator.monitoring import hang_findings, straggler_findings
+from remediator.monitoring import hang_findings, sdc_findings, straggler_findings
 from remediator.monitoring.analysis_passes import AnalysisPasses
 from remediator.monitoring.detector_findings import detector_origin, select_finding_changes
 from remediator.monitoring.heat_watch import HOT_SINCE, index_hot_gpus
@@ -22,6 +22,7 @@ from vocabulary.finding import Finding, Severity
 from vocabulary.identity import ComponentKind
 
 SILENT_S = 3600.0
+VOTE_S = 20.0  # between two votes on the ranks' digests
 TOLD_TIMES = 3  # a window is read after a third of the time that it is sent for, so that one report may be lost
 UNREAD_S = 15.0  # longest time that windows stay unread, whatever length a node reports
 MOVES_AGAIN = "the job makes progress again"
@@ -70,6 +71,7 @@ class JobMonitor:
         self.words: dict[str, NodeRankReport] = {}
         self._crews = RankGroups()
         self._due: dict[str, float] = {}  # by node: when its windows are due again, UTC s
+        self._voted_at = 0.0  # UTC s
 
     def wants(self, node: str, at: float) -> bool:
         """Return whether to read the windows of a report made then: most were read before, and decoding is expensive."""
@@ -111,6 +113,7 @@ class JobMonitor:
         return [
             *(partial(self._slow, crew, known, now) for crew in self._crews),
             partial(self._stuck, known, has_reported, now),
+            partial(self._corrupt, known, has_reported, now),
         ]
 
     def _slow(self, crew: AnalysisPasses, known: KnownFindings, now: float) -> tuple[Finding, ...]:
@@ -154,6 +157,21 @@ class JobMonitor:
         return select_finding_changes(
             before, [found] if found is not None else [], now, lambda _: MOVES_AGAIN, heard_at
         )
+
+    def _corrupt(self, known: KnownFindings, has_reported: Callable[[str], bool], now: float) -> tuple[Finding, ...]:
+        if abs(now - self._voted_at) < VOTE_S:
+            return ()
+        self._voted_at = now
+        if not any(rank.digests for word in self.words.values() for rank in word.ranks):
+            return ()
+        reported = settle_rank_claims(self.words.values(), has_reported).reported
+        digests = sdc_findings.collect_digests(reported)
+        if not digests:
+            return ()
+        before = known.of_origin.get(detector_origin(sdc_findings.SOURCE, self.ref), ())
+        found = sdc_findings.build_sdc_findings(self.ref, digests, now)
+        heard_at = max(word.at for word in reported)
+        return select_finding_changes(before, found, now, sdc_findings.sdc_end_reason, heard_at)
 
 
 def _find_witnessed_ranks(

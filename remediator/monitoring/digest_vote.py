@@ -1,0 +1,79 @@
+"""The vote on the digests of fixed products: whose device computes something else than those of its kind. Pure.
+
+Devices of one platform must agree bit for bit. A device has one vote, however many ranks use it. Nobody is named unless
+two thirds of at least three devices agree, at least two nodes or the named device's own node among them. Wrong results
+differ from each other; devices of two nodes that agree on another result have other software, and are not named.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from vocabulary.messages.wire import ProductDigests
+
+VOTERS_MIN = 3
+
+
+class Place(NamedTuple):
+    """A device: its node, and the UUID of the GPU; without a known GPU each rank has its own device."""
+
+    node: str
+    gpu: str
+    rank: int = -1
+
+
+class DigestVote(NamedTuple):
+    """`outvoted` are named; `undecided` differ, and at least one of them is wrong. Each with the ranks that use it."""
+
+    outvoted: dict[Place, list[int]]
+    undecided: dict[Place, list[int]]
+
+
+def locate_device(node: str, gpu: str, rank: int) -> Place:
+    """Return the device of a rank."""
+    return Place(node, gpu, -1 if gpu else rank)
+
+
+def vote_on_digests(digests: Mapping[tuple[Place, int], ProductDigests]) -> DigestVote:
+    """Compare the digests of all ranks of a job, by device and rank."""
+    ranks: dict[Place, list[int]] = {}
+    kinds: dict[str, dict[int, dict[Place, set[str]]]] = {}
+    for (place, rank), told in digests.items():
+        ranks.setdefault(place, []).append(rank)
+        for pattern, digest in enumerate(told.digests):
+            if digest:
+                by_place = kinds.setdefault(told.platform, {}).setdefault(pattern, {})
+                by_place.setdefault(place, set()).add(digest)
+    outvoted, undecided = set[Place](), set[Place]()
+    for patterns in kinds.values():
+        for cast in patterns.values():
+            ballots = {place: next(iter(each)) for place, each in cast.items() if len(each) == 1}
+            lost, open_ = _count_ballots(ballots)
+            outvoted |= lost
+            undecided |= open_ | {place for place, each in cast.items() if len(each) > 1}
+    return DigestVote(_with_ranks(outvoted, ranks), _with_ranks(undecided - outvoted, ranks))
+
+
+def _with_ranks(places: Iterable[Place], ranks: Mapping[Place, list[int]]) -> dict[Place, list[int]]:
+    return {place: sorted(ranks[place]) for place in sorted(places)}
+
+
+def _count_ballots(ballots: Mapping[Place, str]) -> tuple[set[Place], set[Place]]:
+    """Return the devices that lost the vote, and those among which it decides nothing."""
+    votes = Counter(ballots.values()).most_common()
+    if len(votes) < 2:
+        return set(), set()
+    winner, most = votes[0]
+    if len(ballots) < VOTERS_MIN or 3 * most < 2 * len(ballots):
+        return set(), set(ballots)
+    nodes = {place.node for place, digest in ballots.items() if digest == winner}
+    lost, undecided = set[Place](), set[Place]()
+    for digest, _ in votes[1:]:
+        holders = {place for place, each in ballots.items() if each == digest}
+        alike = len({place.node for place in holders}) > 1
+        supported = {place for place in holders if len(nodes) > 1 or place.node in nodes}
+        lost |= set() if alike else supported
+        undecided |= holders if alike else holders - supported
+    return lost, undecided
