@@ -20,9 +20,10 @@ from remediator.monitoring.rank_claims import settle_rank_claims
 from remediator.monitoring.step_windows import NodeRankReport, RankPlacement
 from vocabulary.finding import Finding, Severity
 from vocabulary.identity import ComponentKind
+from vocabulary.messages.wire import ProductDigests
 
 SILENT_S = 3600.0
-VOTE_S = 20.0  # between two votes on the ranks' digests
+VOTE_S = 600.0  # between two votes on the same digests, which keep their findings fresh
 TOLD_TIMES = 3  # a window is read after a third of the time that it is sent for, so that one report may be lost
 UNREAD_S = 15.0  # longest time that windows stay unread, whatever length a node reports
 MOVES_AGAIN = "the job makes progress again"
@@ -71,7 +72,7 @@ class JobMonitor:
         self.words: dict[str, NodeRankReport] = {}
         self._crews = RankGroups()
         self._due: dict[str, float] = {}  # by node: when its windows are due again, UTC s
-        self._voted_at = 0.0  # UTC s
+        self._vote_due = 0.0  # UTC s
 
     def wants(self, node: str, at: float) -> bool:
         """Return whether to read the windows of a report made then: most were read before, and decoding is expensive."""
@@ -79,11 +80,14 @@ class JobMonitor:
 
     def note(self, word: NodeRankReport) -> None:
         """Store a node's new report, without windows."""
+        if _list_digests(self.words.get(word.node)) != _list_digests(word):
+            self._vote_due = 0.0
         self.words[word.node] = word
 
     def take(self, heard: Collection[NodeRankReport]) -> None:
         """Take in new reports, with windows."""
-        self.words |= {word.node: _drop_windows(word) for word in heard}
+        for word in heard:
+            self.note(_drop_windows(word))
         self._due |= {word.node: word.at + min(_window_span_s(word) / TOLD_TIMES, UNREAD_S) for word in heard}
         try:
             self._crews.take(heard)
@@ -159,11 +163,9 @@ class JobMonitor:
         )
 
     def _corrupt(self, known: KnownFindings, has_reported: Callable[[str], bool], now: float) -> tuple[Finding, ...]:
-        if abs(now - self._voted_at) < VOTE_S:
+        if now < self._vote_due:
             return ()
-        self._voted_at = now
-        if not any(rank.digests for word in self.words.values() for rank in word.ranks):
-            return ()
+        self._vote_due = now + VOTE_S
         reported = settle_rank_claims(self.words.values(), has_reported).reported
         digests = sdc_findings.collect_digests(reported)
         if not digests:
@@ -189,6 +191,12 @@ def _find_witnessed_ranks(
 def _drop_windows(word: NodeRankReport) -> NodeRankReport:
     """Drop the windows: they are more than half of a report, and the groups' matrices hold them already."""
     return word._replace(ranks=[replace(rank, windows=()) if rank.windows else rank for rank in word.ranks])
+
+
+def _list_digests(word: NodeRankReport | None) -> list[tuple[int, int, ProductDigests]]:
+    """Return the digests of a node's living ranks, by rank and process."""
+    ranks = word.ranks if word is not None else ()
+    return [(rank.rank, rank.pid, rank.digests) for rank in ranks if rank.digests is not None and rank.alive]
 
 
 def _window_span_s(word: NodeRankReport) -> float:
