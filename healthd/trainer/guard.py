@@ -129,7 +129,7 @@ class Guard:
         self._stop = threading.Event()
         self._watched = beacon.mailbox()
         self._poll = beacon.poll
-        self._begin = self._begin_first
+        self._begin: Callable[[int], None] = self._begin_first
 
     @classmethod
     def from_env(

@@ -8,7 +8,7 @@ differ from each other; devices of two nodes that agree on another result have o
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from vocabulary.messages.wire import ProductDigests
@@ -46,34 +46,42 @@ def vote_on_digests(digests: Mapping[tuple[Place, int], ProductDigests]) -> Dige
             if digest:
                 by_place = kinds.setdefault(told.platform, {}).setdefault(pattern, {})
                 by_place.setdefault(place, set()).add(digest)
-    outvoted, undecided = set[Place](), set[Place]()
-    for patterns in kinds.values():
-        for cast in patterns.values():
-            ballots = {place: next(iter(each)) for place, each in cast.items() if len(each) == 1}
-            lost, open_ = _count_ballots(ballots)
-            outvoted |= lost
-            undecided |= open_ | {place for place, each in cast.items() if len(each) > 1}
-    return DigestVote(_with_ranks(outvoted, ranks), _with_ranks(undecided - outvoted, ranks))
+    casts = [cast for patterns in kinds.values() for cast in patterns.values()]
+    outvoted = set[Place]().union(*(_count_ballots(cast, ())[0] for cast in casts))
+    undecided = set[Place]()
+    for cast in casts:  # without the ballots of the named, disputes may be over; but fewer voters name nobody else
+        lost, torn = _count_ballots(cast, outvoted)
+        undecided |= torn | (cast.keys() - outvoted if lost else set())
+    return DigestVote(_with_ranks(outvoted, ranks), _with_ranks(undecided, ranks))
 
 
 def _with_ranks(places: Iterable[Place], ranks: Mapping[Place, list[int]]) -> dict[Place, list[int]]:
     return {place: sorted(ranks[place]) for place in sorted(places)}
 
 
-def _count_ballots(ballots: Mapping[Place, str]) -> tuple[set[Place], set[Place]]:
-    """Return the devices that lost the vote, and those among which it decides nothing."""
+def _count_ballots(cast: Mapping[Place, set[str]], named: Collection[Place]) -> tuple[set[Place], set[Place]]:
+    """Return the devices that lose the vote on one product, and those among which it decides nothing.
+
+    Args:
+        cast: the digests of each device; one with several contradicts itself and has no vote.
+        named: the devices that lost another vote; they have none here.
+    """
+    torn = {place for place, digests in cast.items() if len(digests) > 1 and place not in named}
+    ballots = {place: min(each) for place, each in cast.items() if len(each) == 1 and place not in named}
     votes = Counter(ballots.values()).most_common()
     if len(votes) < 2:
-        return set(), set()
+        return set(), torn
     winner, most = votes[0]
     if len(ballots) < VOTERS_MIN or 3 * most < 2 * len(ballots):
-        return set(), set(ballots)
+        return set(), torn | set(ballots)
     nodes = {place.node for place, digest in ballots.items() if digest == winner}
-    lost, undecided = set[Place](), set[Place]()
+    lost = set[Place]()
     for digest, _ in votes[1:]:
         holders = {place for place, each in ballots.items() if each == digest}
-        alike = len({place.node for place in holders}) > 1
-        supported = {place for place in holders if len(nodes) > 1 or place.node in nodes}
-        lost |= set() if alike else supported
-        undecided |= holders if alike else holders - supported
-    return lost, undecided
+        if len({place.node for place in holders}) > 1:
+            torn |= holders
+        elif len(nodes) > 1 or nodes == {place.node for place in holders}:
+            lost |= holders
+        else:  # the winners have their host in common: it may be theirs that is faulty
+            torn |= set(ballots)
+    return lost, torn

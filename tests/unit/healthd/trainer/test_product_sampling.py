@@ -106,7 +106,7 @@ def test_the_last_good_step_is_the_last_right_sample_before_the_first_wrong_one(
     before, bad = rank.told[PATTERNS - 1], told.last_good_step
     assert before.last_good_step < bad < 40
     rank.run(40)
-    assert rank.sampler._record.last_good_step == bad  # noqa: SLF001 - it is published with the next difference only
+    assert rank.sampler._record.last_good_step == bad
 
 
 @pytest.mark.parametrize("step_s", [0.01, 0.3, 7.0])
