@@ -18,7 +18,7 @@ from healthd.trainer.beacons.beacon import Beacon, NullBeacon
 from healthd.trainer.beacons.beacon_page import NAME_CHARS_MAX, SampledDigests
 
 SWITCH = "HEALTHD_SDC_SAMPLING"  # 0 switches it off; 1 switches it on also without a GPU
-SHARE = 0.001  # of the rank's time
+SHARE = 0.0005  # of the rank's time for products; with what each step's call adds, 0.1 % at most
 REFUSED_S = 1.0  # until a device that cannot take a product is asked again
 PATTERNS = 4
 

@@ -38,21 +38,31 @@ def locate_device(node: str, gpu: str, rank: int) -> Place:
 
 def vote_on_digests(digests: Mapping[tuple[Place, int], ProductDigests]) -> DigestVote:
     """Compare the digests of all ranks of a job, by device and rank."""
+    casts: dict[tuple[str, int], dict[Place, set[str]]] = {each: {} for each in _find_disputes(digests.values())}
     ranks: dict[Place, list[int]] = {}
-    kinds: dict[str, dict[int, dict[Place, set[str]]]] = {}
-    for (place, rank), told in digests.items():
+    for (place, rank), told in digests.items() if casts else ():
         ranks.setdefault(place, []).append(rank)
         for pattern, digest in enumerate(told.digests):
-            if digest:
-                by_place = kinds.setdefault(told.platform, {}).setdefault(pattern, {})
-                by_place.setdefault(place, set()).add(digest)
-    casts = [cast for patterns in kinds.values() for cast in patterns.values()]
-    outvoted = set[Place]().union(*(_count_ballots(cast, ())[0] for cast in casts))
+            if digest and (told.platform, pattern) in casts:
+                casts[told.platform, pattern].setdefault(place, set()).add(digest)
+    outvoted = set[Place]().union(*(_count_ballots(cast, ())[0] for cast in casts.values()))
     undecided = set[Place]()
-    for cast in casts:  # without the ballots of the named, disputes may be over; but fewer voters name nobody else
+    for (
+        cast
+    ) in casts.values():  # without the ballots of the named, disputes may be over; but fewer voters name nobody else
         lost, torn = _count_ballots(cast, outvoted)
         undecided |= torn | (cast.keys() - outvoted if lost else set())
     return DigestVote(_with_ranks(outvoted, ranks), _with_ranks(undecided, ranks))
+
+
+def _find_disputes(digests: Iterable[ProductDigests]) -> list[tuple[str, int]]:
+    """Return the platforms and patterns with more than one digest; cheap while all ranks agree."""
+    seen: dict[tuple[str, int], set[str]] = {}
+    for platform, of_rank in {(told.platform, told.digests) for told in digests}:
+        for pattern, digest in enumerate(of_rank):
+            if digest:
+                seen.setdefault((platform, pattern), set()).add(digest)
+    return [each for each, found in seen.items() if len(found) > 1]
 
 
 def _with_ranks(places: Iterable[Place], ranks: Mapping[Place, list[int]]) -> dict[Place, list[int]]:

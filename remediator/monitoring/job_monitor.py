@@ -23,6 +23,7 @@ from vocabulary.identity import ComponentKind
 from vocabulary.messages.wire import ProductDigests
 
 SILENT_S = 3600.0
+CHANGED_VOTE_S = 5.0  # between two votes while digests change, as when a job starts
 VOTE_S = 600.0  # between two votes on the same digests, which keep their findings fresh
 TOLD_TIMES = 3  # a window is read after a third of the time that it is sent for, so that one report may be lost
 UNREAD_S = 15.0  # longest time that windows stay unread, whatever length a node reports
@@ -72,7 +73,7 @@ class JobMonitor:
         self.words: dict[str, NodeRankReport] = {}
         self._crews = RankGroups()
         self._due: dict[str, float] = {}  # by node: when its windows are due again, UTC s
-        self._vote_due = 0.0  # UTC s
+        self._voted_at, self._vote_due = 0.0, 0.0  # UTC s
 
     def wants(self, node: str, at: float) -> bool:
         """Return whether to read the windows of a report made then: most were read before, and decoding is expensive."""
@@ -81,7 +82,7 @@ class JobMonitor:
     def note(self, word: NodeRankReport) -> None:
         """Store a node's new report, without windows."""
         if _list_digests(self.words.get(word.node)) != _list_digests(word):
-            self._vote_due = 0.0
+            self._vote_due = min(self._vote_due, self._voted_at + CHANGED_VOTE_S)
         self.words[word.node] = word
 
     def take(self, heard: Collection[NodeRankReport]) -> None:
@@ -165,7 +166,7 @@ class JobMonitor:
     def _corrupt(self, known: KnownFindings, has_reported: Callable[[str], bool], now: float) -> tuple[Finding, ...]:
         if now < self._vote_due:
             return ()
-        self._vote_due = now + VOTE_S
+        self._voted_at, self._vote_due = now, now + VOTE_S
         reported = settle_rank_claims(self.words.values(), has_reported).reported
         digests = sdc_findings.collect_digests(reported)
         if not digests:

@@ -27,9 +27,15 @@ def start_ranks(node: Node, stack: ExitStack) -> None:
     for rank, fault in enumerate(FAULTS):
         environ = {
             **os.environ,
-            "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(len(FAULTS)),
-            "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "CUDA_VISIBLE_DEVICES": gpus,
-            "HEALTHD_BEACON_DIR": str(node.beacons), "HEALTHD_NODE": node.name, "HEALTHD_JOB": "train",
+            "RANK": str(rank),
+            "LOCAL_RANK": str(rank),
+            "WORLD_SIZE": str(len(FAULTS)),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(port),
+            "CUDA_VISIBLE_DEVICES": gpus,
+            "HEALTHD_BEACON_DIR": str(node.beacons),
+            "HEALTHD_NODE": node.name,
+            "HEALTHD_JOB": "train",
             "HEALTHD_SDC_SAMPLING": "1",
         }
         process = subprocess.Popen([sys.executable, "-W", "ignore", str(JOB), fault], env=environ)
@@ -53,6 +59,9 @@ def test_the_gpus_that_compute_wrongly_are_named_and_no_other(
         named = eventually(lambda: find_named(controller, node), "both verdicts", WITHIN_S)
         assert {*named} == {"contradiction GPU-1", "minority GPU-2"}
         assert {each["severity"] for each in named.values()} == {"error"}
-        assert {kind.split()[1]: each["evidence"]["ranks"] for kind, each in named.items()} == {"GPU-1": "1", "GPU-2": "2"}
+        assert {kind.split()[1]: each["evidence"]["ranks"] for kind, each in named.items()} == {
+            "GPU-1": "1",
+            "GPU-2": "2",
+        }
         assert named["contradiction GPU-1"]["evidence"]["last_good_step"] > 0
         eventually(lambda: "gpu-computes-wrongly" in read_rules(controller, node), "the decision", WITHIN_S)

@@ -55,7 +55,7 @@ class SampledRank:
         self.sampler = ProductSampler(products, self.told.append, self.clock.monotonic)
         self.step = 0
 
-    def run(self, steps: int, seconds: float = 10.0) -> SampledDigests:
+    def run(self, steps: int, seconds: float = 30.0) -> SampledDigests:
         for _ in range(steps):
             self.clock.advance(seconds)
             self.sampler.look(self.step)
@@ -130,7 +130,7 @@ def test_a_device_that_takes_no_product_now_is_asked_later() -> None:
     rank = SampledRank(ScriptedProducts())
     rank.products.refuses = True
     for _ in range(5):
-        rank.clock.advance(10.0)
+        rank.clock.advance(30.0)
         rank.sampler.look(0)
     rank.products.refuses = False
     assert rank.run(30).digests[0]

@@ -142,6 +142,7 @@ def test_a_rank_without_a_known_gpu_is_its_own_device() -> None:
 def test_a_named_gpu_stays_named_when_its_rank_starts_again_and_agrees() -> None:
     fleet = Fleet()
     told = watched(fleet, {11: wrong()})
+    fleet.row += 2
     watched(fleet, {}, told, pid=2)
     assert set(told.stands) == {"sdc/minority n1"}
 
@@ -150,6 +151,7 @@ def test_an_open_vote_ends_when_its_devices_agree() -> None:
     fleet = Fleet(1, 2)
     told = watched(fleet, {1: wrong()})
     assert set(told.stands) == {"sdc/undecided n0"}
+    fleet.row += 2
     watched(fleet, {}, told, pid=2)
     assert told.stands == {}
 
