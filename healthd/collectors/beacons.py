@@ -23,7 +23,7 @@ from healthd.trainer.beacons.step_ring import StepDurations, summarize_durations
 from healthd.training.step_reader import StepReader
 from healthd.training.step_windows import StepWindows
 from vocabulary.messages.evidence_bundle import RankStack
-from vocabulary.messages.wire import RankStatus, StepWindow
+from vocabulary.messages.wire import ProductDigests, RankStatus, StepWindow
 from vocabulary.text.surrogate_escapes import escape_surrogates
 
 DEAD_SHOWN_S = 600.0  # how long a dead rank is still reported
@@ -273,4 +273,5 @@ def _make_rank_status(view: BeaconView, took: StepDurations, windows: tuple[Step
         expert_group=identity.expert_group,
         gpu=identity.gpu_uuid,
         windows=windows,
+        digests=None if view.digests is None else ProductDigests(*view.digests),
     )

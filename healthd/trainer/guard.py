@@ -42,6 +42,7 @@ from healthd.trainer.exit_codes import ExitCode, Leave, find_documented_code
 from healthd.trainer.framework import Device, Framework, device_in_use, framework_in_use
 from healthd.trainer.order_acknowledgements import OrderAcknowledgements
 from healthd.trainer.process_exit import ExitGuard, log_without_blocking, run_within
+from healthd.trainer.product_sampling import begin_and_sample
 from healthd.trainer.rank_abort import RankAbort, Snapshot
 from healthd.trainer.rank_replacement import (
     Evictions,
@@ -128,7 +129,7 @@ class Guard:
         self._stop = threading.Event()
         self._watched = beacon.mailbox()
         self._poll = beacon.poll
-        self._begin = self._begin_first
+        self._begin: Callable[[int], None] = self._begin_first
 
     @classmethod
     def from_env(
@@ -219,7 +220,7 @@ class Guard:
 
     def _begin_first(self, step: int) -> None:
         """Prepare the first step: the loop has chosen its GPU by now."""
-        self._begin = self._beacon.begin_step
+        self._begin = begin_and_sample(self._beacon)
         try:
             device = self._device or device_in_use()
             if device is not None and isinstance(self._beacon, Beacon):

@@ -13,7 +13,7 @@ from remediator.model.pipeline_inputs import VerdictsReached
 from remediator.state.cluster_state import ClusterState
 from vocabulary.finding import Finding
 
-PROVEN_BY_TEST = ("straggler", "hang")  # not lemons: they pass every test
+PROVEN_BY_TEST = ("straggler", "hang", "sdc")  # not lemons: they pass every test
 
 
 def absorb_verdicts(
@@ -38,7 +38,7 @@ def absorb_verdicts(
 
 
 def clear_disproved_verdicts(state: ClusterState, node: str, now: float) -> None:
-    """Clear straggler and hang findings of a node that has passed a test."""
+    """Clear straggler, hang and sdc findings of a node that has passed a test."""
     for finding in state.active_on(node):
         if is_concluded(finding) and finding.check in PROVEN_BY_TEST:
             finding_intake.absorb_finding(state, finding.cleared(now, "passed a preflight"), now, lambda _: False)

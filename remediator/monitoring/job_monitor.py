@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from remediator.detection.stragglers.signal_confirmation import JOBS_OWN_XIDS, LINK_ERRORS_MANY, MachineSignals
 from remediator.model.detector_origin import is_concluded
 from remediator.model.journal_records import JobRef
-from remediator.monitoring import hang_findings, straggler_findings
+from remediator.monitoring import hang_findings, sdc_findings, straggler_findings
 from remediator.monitoring.analysis_passes import AnalysisPasses
 from remediator.monitoring.detector_findings import detector_origin, select_finding_changes
 from remediator.monitoring.heat_watch import HOT_SINCE, index_hot_gpus
@@ -20,8 +20,11 @@ from remediator.monitoring.rank_claims import settle_rank_claims
 from remediator.monitoring.step_windows import NodeRankReport, RankPlacement
 from vocabulary.finding import Finding, Severity
 from vocabulary.identity import ComponentKind
+from vocabulary.messages.wire import ProductDigests
 
 SILENT_S = 3600.0
+CHANGED_VOTE_S = 5.0  # between two votes while digests change, as when a job starts
+VOTE_S = 600.0  # between two votes on the same digests, which keep their findings fresh
 TOLD_TIMES = 3  # a window is read after a third of the time that it is sent for, so that one report may be lost
 UNREAD_S = 15.0  # longest time that windows stay unread, whatever length a node reports
 MOVES_AGAIN = "the job makes progress again"
@@ -70,6 +73,7 @@ class JobMonitor:
         self.words: dict[str, NodeRankReport] = {}
         self._crews = RankGroups()
         self._due: dict[str, float] = {}  # by node: when its windows are due again, UTC s
+        self._voted_at, self._vote_due = 0.0, 0.0  # UTC s
 
     def wants(self, node: str, at: float) -> bool:
         """Return whether to read the windows of a report made then: most were read before, and decoding is expensive."""
@@ -77,11 +81,14 @@ class JobMonitor:
 
     def note(self, word: NodeRankReport) -> None:
         """Store a node's new report, without windows."""
+        if _list_digests(self.words.get(word.node)) != _list_digests(word):
+            self._vote_due = min(self._vote_due, self._voted_at + CHANGED_VOTE_S)
         self.words[word.node] = word
 
     def take(self, heard: Collection[NodeRankReport]) -> None:
         """Take in new reports, with windows."""
-        self.words |= {word.node: _drop_windows(word) for word in heard}
+        for word in heard:
+            self.note(_drop_windows(word))
         self._due |= {word.node: word.at + min(_window_span_s(word) / TOLD_TIMES, UNREAD_S) for word in heard}
         try:
             self._crews.take(heard)
@@ -111,6 +118,7 @@ class JobMonitor:
         return [
             *(partial(self._slow, crew, known, now) for crew in self._crews),
             partial(self._stuck, known, has_reported, now),
+            partial(self._corrupt, known, has_reported, now),
         ]
 
     def _slow(self, crew: AnalysisPasses, known: KnownFindings, now: float) -> tuple[Finding, ...]:
@@ -155,6 +163,19 @@ class JobMonitor:
             before, [found] if found is not None else [], now, lambda _: MOVES_AGAIN, heard_at
         )
 
+    def _corrupt(self, known: KnownFindings, has_reported: Callable[[str], bool], now: float) -> tuple[Finding, ...]:
+        if now < self._vote_due:
+            return ()
+        self._voted_at, self._vote_due = now, now + VOTE_S
+        reported = settle_rank_claims(self.words.values(), has_reported).reported
+        digests = sdc_findings.collect_digests(reported)
+        if not digests:
+            return ()
+        before = known.of_origin.get(detector_origin(sdc_findings.SOURCE, self.ref), ())
+        found = sdc_findings.build_sdc_findings(self.ref, digests, now)
+        heard_at = max(word.at for word in reported)
+        return select_finding_changes(before, found, now, sdc_findings.sdc_end_reason, heard_at)
+
 
 def _find_witnessed_ranks(
     reported: Collection[NodeRankReport], idle: Collection[str], missing: Collection[Finding]
@@ -171,6 +192,12 @@ def _find_witnessed_ranks(
 def _drop_windows(word: NodeRankReport) -> NodeRankReport:
     """Drop the windows: they are more than half of a report, and the groups' matrices hold them already."""
     return word._replace(ranks=[replace(rank, windows=()) if rank.windows else rank for rank in word.ranks])
+
+
+def _list_digests(word: NodeRankReport | None) -> list[tuple[int, int, ProductDigests]]:
+    """Return the digests of a node's living ranks, by rank and process."""
+    ranks = word.ranks if word is not None else ()
+    return [(rank.rank, rank.pid, rank.digests) for rank in ranks if rank.digests is not None and rank.alive]
 
 
 def _window_span_s(word: NodeRankReport) -> float:

@@ -17,7 +17,7 @@ from remediator.engine.duty_cycle import DutyCycle
 from remediator.fleet.report_registry import ReportEntry, ReportRegistry
 from remediator.model.journal_records import JobRef
 from remediator.model.pipeline_inputs import VerdictsReached
-from remediator.monitoring import gpu_count_comparison, hang_findings, straggler_findings
+from remediator.monitoring import gpu_count_comparison, hang_findings, sdc_findings, straggler_findings
 from remediator.monitoring.detector_findings import detector_origin
 from remediator.monitoring.detector_findings import select_finding_changes as what_is_news
 from remediator.monitoring.ended_jobs import findings_of_ended_jobs
@@ -37,7 +37,7 @@ JOBS_PER_NODE = 16
 GPU_COUNTS_S = 60.0  # between two comparisons of GPU counts
 JOBS, ENDED, GPUS, PAST = PARTS = ("jobs", "ended", "gpu_counts", "past")
 DRIVER_CHECK = "nvml"  # healthd's check for a driver that does not answer
-SOURCES = (straggler_findings.SOURCE, hang_findings.SOURCE)
+SOURCES = (straggler_findings.SOURCE, hang_findings.SOURCE, sdc_findings.SOURCE)
 
 
 class _ReportMarker(NamedTuple):

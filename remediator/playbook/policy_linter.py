@@ -18,7 +18,7 @@ from remediator.state.cluster_state import ISOLATION, RETURNED
 from vocabulary.finding import Finding, Severity
 from vocabulary.identity import Component, ComponentKind
 
-VERDICTS = ("straggler", "hang", "lemon")  # checks of the controller's own detectors
+VERDICTS = ("straggler", "hang", "lemon", "sdc")  # checks of the controller's own detectors
 _WILD = frozenset("*?[")  # a pattern with one of these may also match unknown findings
 _WAYS_OUT = frozenset({Verb.RETURN_TO_SERVICE, Verb.REPLACE})
 

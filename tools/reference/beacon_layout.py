@@ -37,6 +37,7 @@ def render_beacon_layout_page() -> str:
         ("header", beacon.HEADER_AT, beacon.IDENTITY_AT - beacon.HEADER_AT),
         ("identity, framed JSON", beacon.IDENTITY_AT, beacon.IDENTITY_BYTES),
         ("state", beacon.STATE_AT, beacon.STATE_BYTES),
+        ("digests, framed JSON", beacon.DIGESTS_AT, beacon.DIGESTS_BYTES),
         ("acknowledgement, framed JSON", beacon.ACKNOWLEDGEMENT_AT, beacon.ACKNOWLEDGEMENT_BYTES),
         ("mailbox, framed JSON", beacon.MAILBOX_AT, beacon.MAILBOX_BYTES),
         (f"ring of {step_ring.ENTRIES} entries", beacon.RING_AT, step_ring.ENTRIES * step_ring.ENTRY_BYTES),
@@ -56,6 +57,7 @@ def render_beacon_layout_page() -> str:
     for title, kind in (
         ("Identity", beacon.Identity),
         ("Mailbox", beacon.MailboxOrder),
+        ("Digests", beacon.SampledDigests),
         ("Acknowledgement", beacon.Acknowledgement),
     ):
         lines += [f"**{title}** (JSON members): {', '.join(map(render_code, kind._fields))}.", ""]

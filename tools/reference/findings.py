@@ -113,6 +113,13 @@ def _of_controller() -> Iterator[Kind]:
     yield Kind("hang/dead_rank", _NAMES_A_NODE, "a job hangs: a rank died")
     yield Kind("hang/network", (Severity.WARNING,), "a job hangs: all ranks are in a collective that does not end")
     yield Kind("hang/nobody", (Severity.WARNING,), "a job hangs, and no single rank can be named")
+    yield Kind("sdc/minority", (Severity.ERROR,), "a GPU computes another product than those of its kind in the job")
+    yield Kind(
+        "sdc/contradiction", _NAMES_A_NODE, "a GPU computed a product differently than before; a warning if once"
+    )
+    yield Kind(
+        "sdc/undecided", (Severity.WARNING,), "GPUs of one kind compute different products, and none can be named"
+    )
     yield Kind("lemon/watched", (Severity.INFO,), "a node fails more often than chance explains; it is watched")
     yield Kind("lemon/suspected", (Severity.WARNING,), "a node is likely a lemon and should be tested")
     yield Kind(

@@ -13,6 +13,7 @@ import msgspec
 from vocabulary.finding import Finding
 from vocabulary.health import Health
 from vocabulary.messages.message_bounds import (
+    DIGESTS_MAX,
     GPUS_MAX,
     SECTIONS_MAX,
     SWAPS_MAX,
@@ -122,6 +123,16 @@ class StepWindow(msgspec.Struct, frozen=True, array_like=True, gc=False):  # sam
     tokens: Number | None = None
 
 
+class ProductDigests(msgspec.Struct, frozen=True, array_like=True, gc=False):  # same
+    """What a rank's samples of fixed products have shown; a list on the wire. The fields are those of the beacon page."""
+
+    platform: Name
+    digests: Annotated[tuple[Word, ...], msgspec.Meta(max_length=DIGESTS_MAX)] = ()
+    contradictions: Count = 0
+    transients: Count = 0
+    last_good_step: Whole = -1
+
+
 class RankStatus(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):  # as `Gpu`: a fleet has 100 000
     """One trainer rank's current beacon. Times are UTC seconds.
 
@@ -154,6 +165,7 @@ class RankStatus(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):  # 
     gpu: Name = ""  # its UUID
     stack: Word = ""  # what it waits for, as its stack shows (`stack_places`), once it makes no progress
     windows: Annotated[tuple[StepWindow, ...], msgspec.Meta(max_length=WINDOWS_MAX)] = ()
+    digests: ProductDigests | None = None
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

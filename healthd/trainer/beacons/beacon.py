@@ -28,6 +28,7 @@ from healthd.trainer.beacons.beacon_page import (
     Identity,
     MailboxOrder,
     Phase,
+    SampledDigests,
     require_short,
 )
 from healthd.trainer.beacons.mailbox import Mailbox
@@ -104,7 +105,7 @@ class Beacon:
         ]
         self._wall = clock.wall if clock else time.time  # saves a call of SystemClock, three times a step
         self._monotonic = clock.monotonic if clock else time.monotonic
-        self._sequence = self._completed = self._acknowledgements = 0
+        self._sequence = self._completed = self._acknowledgements = self._digests = 0
         self._step, self._phase, self._section = -1, Phase.STARTING, 0
         self._since = self._began = 0.0
         self._mailboxes: list[Mailbox] = []
@@ -209,6 +210,12 @@ class Beacon:
             self._identity = identity
             frame = beacon_page.pack_frame("identity", 2, identity._asdict(), beacon_page.IDENTITY_BYTES)
             self._view[beacon_page.IDENTITY_AT : beacon_page.IDENTITY_AT + len(frame)] = frame
+
+    def publish_digests(self, digests: SampledDigests) -> None:
+        """Publish what the samples of fixed products have shown so far."""
+        self._digests += 1
+        frame = beacon_page.pack_frame("digests", self._digests, digests._asdict(), beacon_page.DIGESTS_BYTES)
+        self._view[beacon_page.DIGESTS_AT : beacon_page.DIGESTS_AT + len(frame)] = frame
 
     def acknowledge(self, answer: Acknowledgement) -> None:
         """Publish this rank's progress with an order."""

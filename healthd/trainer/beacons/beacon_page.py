@@ -1,7 +1,7 @@
 """The beacon page: layout, contents and checksums of its blocks. Pure; `docs/reference/beacon.md` describes it.
 
-Three blocks are framed JSON (identity, acknowledgement, mailbox): they change rarely and benefit from names. Two are
-packed (state, and the ring of `step_ring`): they change every step and must be cheap. Every block carries its own
+Four blocks are framed JSON (identity, digests, acknowledgement, mailbox): they change rarely and benefit from names. Two
+are packed (state, and the ring of `step_ring`): they change every step and must be cheap. Every block carries its own
 CRC-32, because neither Python nor a reader in another process can order memory writes: a reader trusts a checksum,
 never a sequence number.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import enum
 import json
+import re
 import struct
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -21,12 +22,15 @@ from vocabulary.text.surrogate_escapes import escape_surrogates
 
 MAGIC = b"gpu-hlth"
 VERSION = 2
+DIGESTS_MAX = 8
+_DIGEST = re.compile("([0-9a-f]{16})?").fullmatch
 NAME_CHARS_MAX = 255  # per text, as in reports (`message_bounds`): a user's page must not silence the node
 
 _HEADER = struct.Struct("<8sIIII")  # magic, version, page bytes, ring entries, ring entry bytes; then its CRC-32
 HEADER_AT = 0
 IDENTITY_AT, IDENTITY_BYTES = 64, 4032
 STATE_AT, STATE_BYTES = 4096, 64
+DIGESTS_AT, DIGESTS_BYTES = 4608, 3584
 ACKNOWLEDGEMENT_AT, ACKNOWLEDGEMENT_BYTES = 8192, 8192
 MAILBOX_AT, MAILBOX_BYTES = 16384, 16384
 RING_AT = 32768
@@ -150,6 +154,22 @@ class Acknowledgement(NamedTuple):
     left_at: float = 0.0
     detail: str = ""
     exit_code: int = -1
+
+
+class SampledDigests(NamedTuple):
+    """What a rank's samples of fixed products have shown (`product_sampling`).
+
+    `digests` are by operand pattern, 16 hexadecimal digits each; empty where no product has been computed twice alike.
+    `contradictions` counts products that differed from the device's own earlier one and did so again at once;
+    `transients` those whose repetition was right again. `last_good_step` is the last step with a right sample before the
+    first of either; -1: none.
+    """
+
+    platform: str
+    digests: tuple[str, ...]
+    contradictions: int = 0
+    transients: int = 0
+    last_good_step: int = -1
 
 
 class RankState(NamedTuple):
@@ -338,3 +358,22 @@ def acknowledgement_from(document: dict[str, Any]) -> Acknowledgement:
         detail=take_member(document, field, "detail", str),
         exit_code=take_member(document, field, "exit_code", int) if "exit_code" in document else -1,
     )
+
+
+def digests_from(document: dict[str, Any]) -> SampledDigests:
+    """Read a digests block.
+
+    Raises:
+        FieldError: naming the member that is missing or wrong.
+    """
+    field = "digests"
+    digests = tuple(take_member(document, field, "digests", list))
+    if len(digests) > DIGESTS_MAX or not all(isinstance(each, str) and _DIGEST(each) for each in digests):
+        raise FieldError(f"{field}.digests", f"must be at most {DIGESTS_MAX} texts of 16 hexadecimal digits, or empty")
+    platform = take_member(document, field, "platform", str)
+    require_short({"platform": platform})
+    names = ("contradictions", "transients", "last_good_step")
+    contradictions, transients, good = (take_member(document, field, name, int) for name in names)
+    if min(contradictions, transients) < 0:
+        raise FieldError(field, "counts must not be negative")
+    return SampledDigests(platform, digests, contradictions, transients, good)

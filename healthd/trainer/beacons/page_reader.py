@@ -27,6 +27,7 @@ from healthd.trainer.beacons.beacon_page import (
     MailboxOrder,
     Phase,
     RankState,
+    SampledDigests,
     TornError,
 )
 from healthd.trainer.beacons.step_ring import ENTRIES, StepRecord, unpack_entries
@@ -56,6 +57,7 @@ class BeaconView(NamedTuple):
     uid: int
     ring: bytes
     damaged: dict[str, str] = {}  # noqa: RUF012 - never written to
+    digests: SampledDigests | None = None
 
     @property
     def problem(self) -> str:
@@ -274,6 +276,7 @@ def _make_page_view(path: str, content: bytes, uid: int) -> tuple[BeaconView, bo
         alive=check_page_owner(identity, uid),
         uid=uid,
         ring=content[beacon_page.RING_AT :],
+        digests=_parse_part(damaged, content, _read_digests),
         damaged={
             block: f"{member}: {error.problem}".lstrip(": ")
             for error in damaged
@@ -308,3 +311,9 @@ def _read_order(content: bytes) -> MailboxOrder | None:
     at = beacon_page.MAILBOX_AT
     _, order = beacon_page.unpack_frame("mailbox", content[at : at + beacon_page.MAILBOX_BYTES])
     return None if order is None else beacon_page.order_from(order)
+
+
+def _read_digests(content: bytes) -> SampledDigests | None:
+    at = beacon_page.DIGESTS_AT
+    _, document = beacon_page.unpack_frame("digests", content[at : at + beacon_page.DIGESTS_BYTES])
+    return None if document is None else beacon_page.digests_from(document)

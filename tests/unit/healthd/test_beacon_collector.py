@@ -17,10 +17,11 @@ from msgspec.structs import replace
 from healthd.collectors.beacons import SUMMARY_S, BeaconCollector
 from healthd.trainer.beacons import beacon_page, step_ring
 from healthd.trainer.beacons.beacon import Beacon
+from healthd.trainer.beacons.beacon_page import SampledDigests
 from healthd.trainer.beacons.rank_placement import RankGpu, RankGroups, RankPlacement
 from healthd.trainer.beacons.step_ring import EntryMeasurements, StepSection
 from vocabulary.clock import ManualClock
-from vocabulary.messages.wire import RankStatus, StepWindow, decode_message, encode_message
+from vocabulary.messages.wire import ProductDigests, RankStatus, StepWindow, decode_message, encode_message
 
 PLACE = RankPlacement("job", 3, 5, 16, 5, "n1", RankGroups("actor", 2, 1, 4, 7), RankGpu("GPU-5"))
 
@@ -52,6 +53,7 @@ def test_a_rank_tells_its_step_time_by_section_and_who_its_peers_are(
     one_step(beacon, clock, 100, 0.75)
     beacon.begin_step(101)
     beacon.section(StepSection.COMMUNICATION)
+    beacon.publish_digests(SampledDigests("P", ("0" * 16, ""), 0, 1, 99))
 
     (rank,) = BeaconCollector(tmp_path).read(clock.wall()).ranks
     assert rank.windows[-1] == StepWindow(96, 4, 4, step_s=1.0, forward_s=0.5)
@@ -77,8 +79,35 @@ def test_a_rank_tells_its_step_time_by_section_and_who_its_peers_are(
         data_group=4,
         expert_group=7,
         gpu="GPU-5",
+        digests=ProductDigests("P", ("0" * 16, ""), 0, 1, 99),
     )
     assert decode_message(encode_message(rank), RankStatus) == rank
+
+
+@pytest.mark.parametrize(
+    ("document", "problem"),
+    [
+        ({"digests": ["xyz"]}, "digests: must be at most 8 texts"),
+        ({"digests": [""] * 9}, "digests: must be at most 8 texts"),
+        ({"digests": [5]}, "digests: must be at most 8 texts"),
+        ({"platform": "x" * 256}, "platform"),
+        ({"contradictions": -1}, "counts must not be negative"),
+        ({"transients": True}, "transients: has the wrong type"),
+        ({"last_good_step": 2**70}, "last_good_step: is a number that a report cannot carry"),
+        ({"platform": None}, "platform: missing"),
+    ],
+)
+def test_digests_that_cannot_be_are_a_damaged_page_and_hide_no_rank(
+    document: dict[str, object], problem: str, beacon: Beacon, tmp_path: Path, clock: ManualClock
+) -> None:
+    whole = SampledDigests("P", ("0" * 16,))._asdict() | document
+    frame = beacon_page.pack_frame("digests", 1, whole, beacon_page.DIGESTS_BYTES)
+    with Path(beacon.path).open("r+b") as file:
+        file.seek(beacon_page.DIGESTS_AT)
+        file.write(frame)
+    sample = BeaconCollector(tmp_path).read(clock.wall())
+    assert sample.ranks[0].digests is None
+    assert problem in next(iter(sample.broken.values()))
 
 
 def test_a_summary_is_made_anew_only_now_and_then(beacon: Beacon, tmp_path: Path, clock: ManualClock) -> None:

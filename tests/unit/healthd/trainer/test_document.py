@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from healthd.trainer.beacons.beacon import Acknowledgement, Beacon, MailboxOrder
-from healthd.trainer.beacons.beacon_page import OrderOutcome
+from healthd.trainer.beacons.beacon_page import OrderOutcome, SampledDigests
 from healthd.trainer.beacons.mailbox import post_order
 from healthd.trainer.beacons.rank_placement import RankGpu, RankGroups, RankPlacement
 from healthd.trainer.beacons.step_ring import LOSS, ON_DEVICE, TOKENS, EntryMeasurements, StepSection
@@ -58,6 +58,7 @@ def test_the_document_is_enough_to_read_a_page(tmp_path: Path) -> None:
     beacon.section(StepSection.OPTIMIZER)
     post_order(beacon.path, MailboxOrder("o1", "abort", "why", ("n1",), 5.0))
     beacon.acknowledge(Acknowledgement("o1", OrderOutcome.SEEN, 4.0))
+    beacon.publish_digests(SampledDigests("P", ("0" * 16, ""), 1, 2, 5))
     content = Path(beacon.path).read_bytes()
     beacon.close()
 
@@ -66,6 +67,9 @@ def test_the_document_is_enough_to_read_a_page(tmp_path: Path) -> None:
     assert struct.unpack_from("<I", content, 24)[0] == zlib.crc32(content[:24])
     who = framed(content, 64, 4032)
     assert (who["job"], who["rank"], who["pipeline_stage"], who["gpu_pci"]) == ("job", 3, 1, "0000:3b:00.0")
+    found = framed(content, 4608, 3584)
+    assert (found["platform"], found["digests"], found["last_good_step"]) == ("P", ["0" * 16, ""], 5)
+    assert (found["contradictions"], found["transients"]) == (1, 2)
     assert framed(content, 8192, 8192)["outcome"] == "seen"
     assert framed(content, 16384, 16384)["condemned"] == ["n1"]
     first, now, since, at, completed, phase, section, last = struct.unpack_from("<QqddQIIQ", content, 4096)
