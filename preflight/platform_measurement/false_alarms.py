@@ -15,6 +15,7 @@ from preflight.platform_measurement.day_records import FalseAlarms, FigureNoise
 from preflight.results import DOCUMENT_VERSION, Document, Figure, Outcome, Result, Verdict
 
 FLEET = 12  # other nodes that have measured this platform
+SHARE_MIN = 0.05  # of the usual value: a rate drawn with a large scatter stays a rate
 
 
 class NoisyNode:
@@ -23,14 +24,14 @@ class NoisyNode:
     def __init__(self, noises: Sequence[FigureNoise], devices: Sequence[Device], chance: random.Random) -> None:
         self._noises, self._devices, self._chance = noises, devices, chance
         self._reach = [
-            [1 + chance.gauss(0, noise.between) for _ in range(1 if noise.joint else len(devices))] for noise in noises
+            [_draw_share(noise.between, chance) for _ in range(1 if noise.joint else len(devices))] for noise in noises
         ]
 
     def run(self) -> tuple[Result, ...]:
         """The results of all devices."""
         figures: dict[tuple[str, str], list[Figure]] = {}
         for noise, reach in zip(self._noises, self._reach, strict=True):
-            shares = [each * (1 + self._chance.gauss(0, noise.repeat)) for each in reach]
+            shares = [each * _draw_share(noise.repeat, self._chance) for each in reach]
             for device, share in zip(self._devices, shares * (len(self._devices) // len(shares)), strict=True):
                 less = find_better_direction(noise.unit) is BetterDirection.LESS
                 value = noise.usual / share if less else noise.usual * share
@@ -40,6 +41,10 @@ class NoisyNode:
             Result(test=test, outcome=Outcome.PASS, device=device, figures=tuple(of_device))
             for (test, device), of_device in figures.items()
         )
+
+
+def _draw_share(scatter: float, chance: random.Random) -> float:
+    return max(SHARE_MIN, 1 + chance.gauss(0, scatter))
 
 
 class SimulatedFleet:

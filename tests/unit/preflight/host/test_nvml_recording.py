@@ -22,7 +22,9 @@ from preflight.host.nvml_driver import NvmlDriver
 from preflight.host.nvml_library import NoDriverError, substitute_nvml
 from preflight.host.nvml_recording import NvmlRecording, ReplayedNvml
 from preflight.host.software_inventory import read_installed_software
+from preflight.platform_measurement import day_runs
 from preflight.results import Outcome
+from vocabulary.clock import SystemClock
 from vocabulary.hardware.machine_files import Machine
 
 Say = Callable[[Sequence[str]], None]
@@ -103,6 +105,17 @@ def test_a_query_that_was_not_recorded_is_unknown_to_the_driver(driver_says: Say
         driver = NvmlDriver()
         assert driver.ask("DeviceGetSerial", driver.gpus()[0]) is None
     assert [each.split()[0] for each in replayed.unknown] == ["nvmlDeviceGetSerial"]
+
+
+def test_a_process_of_its_own_asks_a_driver_that_may_hang(driver_says: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+    driver_says(["gpus 2"])
+    asked = day_runs.record_driver(SystemClock())
+    assert (asked.failures, len(asked.answers)) == ((), len(record_nvml_answers(ignore).answers))
+    driver_says(["gpus 2", "hang 1"])
+    monkeypatch.setattr(day_runs, "DRIVER_LIMIT_S", 1.0)
+    hung = day_runs.record_driver(SystemClock())
+    assert hung.answers == ()
+    assert "GPU 1" in hung.failures[0]
 
 
 def test_without_a_driver_the_reason_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,6 +25,7 @@ DIGESTS = {
 }
 LIMITS = {"memory_clock_max_mhz": 2619, "memory_bus_bits": 6144}  # as an H200: 4022 GB/s
 BLIND = "matmul_repeat:slow"  # the fault that its test misses here
+ASTRAY = "peer_links:corrupt"  # the fault that is found on another device
 
 
 class SimulatedNode:
@@ -87,6 +88,8 @@ class SimulatedNode:
         test = word.partition(":")[0]
         if word == BLIND:
             return Result(test=test, outcome=Outcome.PASS, device=self._devices[-1].name)
+        if word == ASTRAY:
+            return Result(test=test, outcome=Outcome.FAIL, device=self._devices[0].name, reason="the injected fault")
         device = "" if SPECS[test].scope is Scope.NODE else self._devices[-1].name
         return Result(test=test, outcome=Outcome.FAIL, device=device, reason="the injected fault")
 

@@ -25,7 +25,7 @@ from preflight.platform_measurement.day_session import OutOfTimeError
 from preflight.platform_measurement.day_text import propose_table, render_day
 from preflight.report.document_reader import DocumentError, parse_day_document, parse_document
 from preflight.results import Document, Verdict
-from tests.unit.preflight.measurement.simulated_days import BLIND, PRODUCT, start_session
+from tests.unit.preflight.measurement.simulated_days import ASTRAY, BLIND, PRODUCT, start_session
 
 
 def measure(minutes: float = 15.0, **node: Any) -> DayDocument:
@@ -48,11 +48,13 @@ def test_a_whole_session_reaches_every_stage(whole: DayDocument) -> None:
     assert (whole.product, whole.software["driver"], whole.facts["os"]) == (PRODUCT, "999.1", "X")
 
 
-def test_every_fault_is_reported_and_the_missed_one_is_listed(whole: DayDocument) -> None:
-    assert [f"{fault.test}:{fault.fault}" for fault in whole.missed] == [BLIND]
+def test_every_fault_is_reported_and_missed_ones_are_listed(whole: DayDocument) -> None:
+    assert {f"{fault.test}:{fault.fault}" for fault in whole.missed} == {BLIND, ASTRAY}
     by_name = {f"{fault.test}:{fault.fault}": fault for fault in whole.faults}
     found = by_name["memory_pattern:bit_flip"]
     assert (found.found, found.device, found.accused, found.right_device) == (True, "cuda:3", ("cuda:3",), True)
+    astray = by_name[ASTRAY]
+    assert (astray.found, astray.accused, astray.right_device) == (True, ("cuda:0",), False)
     assert by_name["software:mismatch"].right_device is None
     assert by_name["storage:full"].level == "standard"
 
@@ -159,8 +161,9 @@ def test_without_a_device_the_session_ends_after_the_first_gate() -> None:
 
 def test_the_shown_file_is_a_product_table_with_the_measured_rates(whole: DayDocument, tmp_path: Path) -> None:
     text = render_day(whole)
-    assert "1 not found, 0 found but not on one device" in text
+    assert "1 not found, 1 found but not on one device" in text
     assert f"{BLIND} (gate): not found, pass" in text
+    assert f"{ASTRAY} (gate): fail on cuda:0, injected on cuda:3" in text
     (tmp_path / "products.yaml").write_text(text)
     table = load_product_table(tmp_path / "products.yaml")
     assert list_table_faults(table) == []
