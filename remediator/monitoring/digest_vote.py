@@ -13,8 +13,6 @@ from typing import NamedTuple
 
 from vocabulary.messages.wire import ProductDigests
 
-VOTERS_MIN = 3
-
 
 class Place(NamedTuple):
     """A device: its node, and the UUID of the GPU; without a known GPU each rank has its own device."""
@@ -82,7 +80,7 @@ def _count_ballots(cast: Mapping[Place, set[str]], named: Collection[Place]) -> 
     if len(votes) < 2:
         return set(), torn
     winner, most = votes[0]
-    if len(ballots) < VOTERS_MIN or 3 * most < 2 * len(ballots):
+    if 3 * most < 2 * len(ballots):  # true of any two that differ
         return set(), torn | set(ballots)
     nodes = {place.node for place, digest in ballots.items() if digest == winner}
     lost = set[Place]()

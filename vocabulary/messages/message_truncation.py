@@ -27,6 +27,7 @@ _KINDS: dict[type, tuple[type, ...]] = {
     bool: (inspect.BoolType,),
     int: (inspect.IntType, inspect.FloatType),
     float: (inspect.FloatType,),
+    type(None): (inspect.NoneType,),
 }
 _S = TypeVar("_S", bound=msgspec.Struct)
 

@@ -35,6 +35,7 @@ from vocabulary.messages.telemetry_messages import TelemetryPart
 from vocabulary.messages.wire import (
     REPORT_BYTES_MAX,
     Gpu,
+    ProductDigests,
     RankStatus,
     Report,
     ReportReply,
@@ -131,6 +132,7 @@ def test_the_centre_takes_whatever_a_node_says(node: Node, text: str, number: in
     rank = RankStatus(
         text, number, number, number, number, number, text, size, size, section=text, sections={text: size}, role=text,
         pipeline_stage=number, gpu=text, windows=(window,) * 100,
+        digests=ProductDigests(text, (text,) * 100, number, number, number),
     )  # fmt: skip
     node.status = Status(
         node="n1", boot_id=text, at=1.0, findings=(odd,), ranks=(rank,), gpus=(Gpu(number, text, text, text, text),) * 300,

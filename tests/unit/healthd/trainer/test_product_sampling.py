@@ -29,9 +29,10 @@ class ScriptedProducts:
         self.script, self.busy = script or {}, busy
         self.started: list[int] = []
         self.reads = 0
-        self.refuses = False
+        self.refuses, self.asked = False, 0
 
     def start(self, pattern: int) -> int | None:
+        self.asked += 1
         if self.refuses:
             return None
         self.started.append(pattern)
@@ -132,6 +133,10 @@ def test_a_device_that_takes_no_product_now_is_asked_later() -> None:
     for _ in range(5):
         rank.clock.advance(30.0)
         rank.sampler.look(0)
+    for _ in range(100):
+        rank.clock.advance(0.01)
+        rank.sampler.look(0)
+    assert rank.products.asked <= 5 + 2, "not in each step"
     rank.products.refuses = False
     assert rank.run(30).digests[0]
 

@@ -128,7 +128,16 @@ def test_a_device_that_another_vote_names_is_no_reason_to_suspect_its_peer() -> 
 def test_ranks_without_digests_have_no_vote() -> None:
     empty: dict[int, Change] = {rank: lambda _: ProductDigests(H200) for rank in range(15)}
     assert stands(Fleet(), empty) == {}
-    assert stands(Fleet(), {15: wrong()}, alive=False) == {}
+
+
+def test_a_dead_rank_has_no_vote() -> None:
+    fleet, told = Fleet(), Watched()
+    sampled = [[replace(rank, digests=ProductDigests(H200, RIGHT)) for rank in each.ranks] for each in fleet.say()]
+    sampled[1][3] = replace(sampled[1][3], alive=False, digests=wrong()(ProductDigests(H200, RIGHT)))
+    told.look(
+        [NodeRankReport(*each, fleet.now, fleet.now) for each in zip(fleet.names, sampled, strict=True)], fleet.now
+    )
+    assert told.stands == {}
 
 
 def test_several_ranks_of_a_gpu_have_one_vote() -> None:
