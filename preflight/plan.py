@@ -132,6 +132,13 @@ SPECS = {
             _map_level_seconds(1, 8, 60),
         ),
         Spec(
+            "power_steps",
+            Scope.PEERS,
+            240.0,
+            ("wrong", "brake", "lost"),
+            _map_level_seconds(None, 5, 60),
+        ),
+        Spec(
             "sustained_load",
             Scope.DEVICE,
             480.0,

@@ -7,22 +7,17 @@ test. All devices of a node run at once; the comparison with siblings follows la
 from __future__ import annotations
 
 import itertools
-import os
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import msgspec
-import torch
 
 from preflight.check_context import Context, Device
-from preflight.checks.torch_devices import synchronize_device
+from preflight.checks.load_products import LoadProducts, LoadSize
+from preflight.checks.sensor_watch import HOT_C, SensorWatch, build_hung_result, inject_sensor_fault, open_sensors
 from preflight.host import load_sensors
-from preflight.host.load_sensors import LoadBurst, SensorReading, Sensors, ThermalLimits
-from preflight.host.nvml_driver import NvmlDriver
-from preflight.host.nvml_library import NoDriverError
+from preflight.host.load_sensors import LoadBurst, SensorReading, ThermalLimits
 from preflight.host.significant_digits import round_to_four_digits
 from preflight.results import Evidence, Figure, Location, Outcome, Result
 from vocabulary.hardware.machine_files import Machine
@@ -31,26 +26,9 @@ from vocabulary.text.plurals import format_count
 TEST = "sustained_load"
 STEADY_SHARE = 0.6  # of the time; the rest is alternating load
 SWINGS_S = (0.1, 0.2, 0.5, 1.0, 2.0)  # half a period: load, and equally long idle
-READ_EVERY_S = 0.05
-READINGS_MAX = 200_000
-DRIVER_PATIENCE_S = 10.0
 SAG_PERCENT = 10.0  # smallest loss of speed that is reported
 SLOW_FACTOR = 2
-_SEED = 20_260_801
 _clock = time.perf_counter
-
-
-class LoadSize(msgspec.Struct, frozen=True):
-    """The product: square matrices of `rows`, of torch's type `kind`; `burst` products until the host waits for them."""
-
-    kind: str
-    rows: int
-    burst: int
-
-    @property
-    def teraflop(self) -> float:
-        """TFLOP of one product."""
-        return 2 * self.rows**3 / 1e12
 
 
 GPU_SIZE, HOST_SIZE = LoadSize("bfloat16", 8192, 32), LoadSize("float32", 512, 8)
@@ -63,55 +41,19 @@ def check_sustained_load(context: Context, machine: Machine | None = None) -> It
     if device is None:
         raise ValueError(f"{TEST} tests a device and needs one")
     context.note("finding the sensors")
-    sensors, limits, remarks = _open_sensors(device, machine or Machine())
-    watch = SensorWatch(_inject_sensor_fault(sensors, limits, context.fault))
+    sensors, limits, remarks = open_sensors(device, machine or Machine())
+    watch = SensorWatch(inject_sensor_fault(sensors, limits, context.fault))
     if context.fault == "hot" and limits.slowdown_c is None:
-        limits = ThermalLimits(slowdown_c=_HOT_C)
+        limits = ThermalLimits(slowdown_c=HOT_C)
     with watch.looking():
         work = LoadWork(context, device, watch)
         work.steady(STEADY_SHARE * context.seconds)
         steady = len(watch.readings)
         work.swing(context.seconds)
     if not watch.ended:
-        yield _build_hung_result(device, watch)
+        yield build_hung_result(TEST, device, watch)
         return
     yield judge_sustained_load(device, work.done(), (watch.readings[:steady], watch.readings), limits, remarks)
-
-
-class SensorWatch:
-    """Reads sensors until stopped. The load sets `busy`."""
-
-    def __init__(self, sensors: Sensors, patience_s: float = DRIVER_PATIENCE_S) -> None:
-        self._sensors, self._patience_s = sensors, patience_s
-        self._began = _clock()
-        self._over = threading.Event()
-        self.readings: list[SensorReading] = []
-        self.busy = False
-        self.ended = False
-
-    def since_s(self) -> float:
-        """Seconds since the start."""
-        return _clock() - self._began
-
-    @contextmanager
-    def looking(self) -> Iterator[None]:
-        """Read sensors while the context lasts; a hung driver is abandoned."""
-        looker = threading.Thread(target=self._look, daemon=True)
-        looker.start()
-        try:
-            yield
-        finally:
-            self._over.set()
-            looker.join(self._patience_s)
-            self.ended = not looker.is_alive()
-
-    def _look(self) -> None:
-        while len(self.readings) < READINGS_MAX:
-            before = self.busy
-            reading = self._sensors(self.since_s(), before)
-            self.readings.append(msgspec.structs.replace(reading, busy=before and self.busy))
-            if self._over.wait(READ_EVERY_S):
-                return
 
 
 class LoadResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,14 +72,7 @@ class LoadWork:
         self._context, self._device, self._watch = context, device, watch
         self._size = HOST_SIZE if device.on_host else GPU_SIZE
         context.note(f"operands: {self._size.rows} rows of {self._size.kind}")
-        source = torch.Generator(device.torch_name).manual_seed(_SEED)
-        shape, kind = (self._size.rows, self._size.rows), getattr(torch, self._size.kind)
-        self._left, self._right = (
-            torch.randn(shape, generator=source, device=device.torch_name).to(kind) for _ in range(2)
-        )
-        self._output = torch.empty(shape, dtype=kind, device=device.torch_name)
-        self._first = torch.matmul(self._left, self._right, out=self._output).clone()
-        self._words, self._first_words = (each.view(torch.int64) for each in (self._output, self._first))
+        self._products = LoadProducts(device, self._size)
         self._steady: list[LoadBurst] = []
         self._swings: list[LoadBurst] = []
         self._wrong = ""
@@ -169,21 +104,18 @@ class LoadWork:
     def _burst(self) -> LoadBurst:
         self._watch.busy = True
         began = _clock()
-        differing = torch.zeros(2, dtype=torch.int64, device=self._device.torch_name)  # products, and words of 8 bytes
-        for number in range(self._size.burst * (SLOW_FACTOR if self._context.fault == "slow_one" else 1)):
-            torch.matmul(self._left, self._right, out=self._output)
-            if self._context.fault == "wrong" and self._steady and number == 1:
-                self._output[7, 7] = -self._output[7, 7]
-            words = torch.ne(self._words, self._first_words).sum()
-            differing += torch.stack((words != 0, words))
-        synchronize_device(self._device)
+        times = self._size.burst * (SLOW_FACTOR if self._context.fault == "slow_one" else 1)
+        products, count = self._products.repeat(times, self._inject_wrong_element)
         burst = LoadBurst(self._watch.since_s(), _clock() - began, self._size.burst)
-        products, count = differing.tolist()
         if products:
             when = "in a swing" if self._swings else "under steady load"
             of = f"{products} of {format_count(self._size.burst, 'matmul result')}"
             self._wrong = f"{of} differ from the first, in {format_count(count, 'word')}, {when} after {burst.at:.1f} s"
         return burst
+
+    def _inject_wrong_element(self, number: int, output: Any) -> None:
+        if self._context.fault == "wrong" and self._steady and number == 1:
+            output[7, 7] = -output[7, 7]
 
 
 def judge_sustained_load(
@@ -228,49 +160,3 @@ def judge_sustained_load(
         remarks=(*remarks, *said),
         evidence=facts | evidence,
     )
-
-
-def _build_hung_result(device: Device, watch: SensorWatch) -> Result:
-    reason = (
-        f"the driver did not answer for {DRIVER_PATIENCE_S:g} s under load; check the kernel log and reboot the node"
-    )
-    evidence: Evidence = {"readings": len(watch.readings)}
-    return Result(test=TEST, outcome=Outcome.FAIL, device=device.name, reason=reason, evidence=evidence)
-
-
-def _open_sensors(device: Device, machine: Machine) -> tuple[Sensors, ThermalLimits, list[str]]:
-    if device.on_host:
-        sensors, limits = load_sensors.open_host_sensors(machine, sorted(os.sched_getaffinity(0)))
-        return sensors, limits, []
-    try:
-        driver = NvmlDriver()
-    except NoDriverError as error:
-        return _read_no_sensor, ThermalLimits(), [f"no sensor can be read: {error}"]
-    gpu = driver.gpu(device.uuid)
-    if gpu is None:
-        return (
-            _read_no_sensor,
-            ThermalLimits(),
-            [f"no sensor can be read: the driver has no GPU {device.uuid or device.name}"],
-        )
-    missing = load_sensors.explain_missing_reasons(driver, gpu)
-    return *load_sensors.open_gpu_sensors(driver, gpu), [missing] if missing else []
-
-
-def _read_no_sensor(at: float, busy: bool) -> SensorReading:  # noqa: FBT001 - a reading's own fields, in their order
-    return SensorReading(at=at, busy=busy)
-
-
-_HOT_C = 87.0
-
-
-def _inject_sensor_fault(sensors: Sensors, limits: ThermalLimits, fault: str) -> Sensors:
-    """The injected fault, as a sensor would report it."""
-    changes: dict[str, Any] = {}
-    if fault == "throttle":
-        changes = {"reasons": load_sensors.HW_THERMAL | load_sensors.HW_SLOWDOWN}
-    elif fault == "hot":
-        changes = {"temperature_c": (limits.slowdown_c or _HOT_C) + 1, "margin_c": None}
-    if not changes:
-        return sensors
-    return lambda at, busy: msgspec.structs.replace(sensors(at, busy), **changes)

@@ -30,6 +30,7 @@ _FAILED = {
     "storage": "Check the kernel log for errors of the device, and its free space, then replace it.",
     "host_link": "Check the link's width and generation (lspci -vv), reseat the card or its riser, then test again.",
     "sustained_load": "Check airflow, fans, cold plates and power supplies, and clock and power limits.",
+    "power_steps": "Check power supplies, cables and the GPU's power connectors, then test again; if it fails again, replace the GPU.",
     "peer_links": "Check the links' state and counters (nvidia-smi nvlink --status), reset the GPUs, then test again.",
     "collectives": "Check the peer_links result of the same devices. If it is clean, check the versions of NCCL and its plugins.",
     "nic_rails": "Check the port's state and counters, then change transceiver, cable and switch port, one at a time.",

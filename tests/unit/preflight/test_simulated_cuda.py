@@ -11,7 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from preflight.check_context import Context, Device  # noqa: E402 - torch is optional
-from preflight.checks.sustained_load import LoadSize  # noqa: E402 - torch is optional
+from preflight.checks.load_products import LoadSize  # noqa: E402 - torch is optional
 from preflight.plan import SPECS, Scope  # noqa: E402 - torch is optional
 from preflight.results import Outcome, Result  # noqa: E402 - torch is optional
 from tests.unit.preflight.simulated_cuda import PRODUCT, CudaState, DeviceMapping, install_cuda  # noqa: E402 - torch is optional

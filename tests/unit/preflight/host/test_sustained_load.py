@@ -12,8 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from preflight.check_context import Context, Device
-from preflight.checks import sustained_load
-from preflight.checks.sustained_load import LoadResult, LoadSize, SensorWatch, judge_sustained_load
+from preflight.checks import sensor_watch, sustained_load
+from preflight.checks.load_products import LoadSize
+from preflight.checks.sensor_watch import SensorWatch
+from preflight.checks.sustained_load import LoadResult, judge_sustained_load
 from preflight.host import load_sensors
 from preflight.host.load_sensors import LoadBurst, SensorReading, ThermalLimits
 from preflight.host.nvml_driver import NvmlDriver
@@ -40,7 +42,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     monkeypatch.setattr(sustained_load, "HOST_SIZE", LoadSize("float32", 64, 4))
-    monkeypatch.setattr(sustained_load, "READ_EVERY_S", 0.005)
+    monkeypatch.setattr(sensor_watch, "READ_EVERY_S", 0.005)
     yield
     torch.set_num_threads(threads)
 
@@ -93,7 +95,7 @@ def test_a_driver_that_stops_answering_does_not_hold_up_the_work() -> None:
     with watch.looking():
         pass
     assert not watch.ended
-    result = sustained_load._build_hung_result(GPU, watch)
+    result = sensor_watch.build_hung_result("sustained_load", GPU, watch)
     assert result.outcome is Outcome.FAIL
     assert "did not answer" in result.reason
     never.set()
@@ -124,7 +126,7 @@ def test_a_gpus_sensors_are_read_by_its_driver(driver_says: Callable[[Sequence[s
     )
     assert sensors(1.5, True) == wanted
     assert limits == ThermalLimits(slowdown_c=87, memory_max_c=95)
-    _, none, remarks = sustained_load._open_sensors(
+    _, none, remarks = sensor_watch.open_sensors(
         Device(name="cuda:9", torch_name="cuda:0", index=9, label=""), Machine()
     )
     assert (none, len(remarks)) == (ThermalLimits(), 1)
@@ -132,9 +134,9 @@ def test_a_gpus_sensors_are_read_by_its_driver(driver_says: Callable[[Sequence[s
 
 def test_a_driver_that_reports_no_throttling_is_a_remark(driver_says: Callable[[Sequence[str]], None]) -> None:
     driver_says([])
-    assert sustained_load._open_sensors(GPU, Machine())[2] == []
+    assert sensor_watch.open_sensors(GPU, Machine())[2] == []
     driver_says(["error_throttle 3"])
-    sensors, _, remarks = sustained_load._open_sensors(GPU, Machine())
+    sensors, _, remarks = sensor_watch.open_sensors(GPU, Machine())
     assert remarks == ["the driver does not report why it lowers the clock, so throttling is unknown"]
     assert sensors(0.0, True).reasons == 0
 
@@ -152,7 +154,7 @@ def test_a_gpu_of_which_the_driver_tells_neither_heat_nor_clock_does_not_pass(
     driver_says: Callable[[Sequence[str]], None], silent: tuple[str, ...], outcome: Outcome
 ) -> None:
     driver_says([f"error_{name} 999" for name in silent])
-    sensors, limits, remarks = sustained_load._open_sensors(GPU, Machine())
+    sensors, limits, remarks = sensor_watch.open_sensors(GPU, Machine())
     seen = [sensors(float(at), True) for at in range(3)]
     assert [reading.temperature_c is None for reading in seen] == ["temperature" in silent] * 3
     assert [reading.clock_mhz is None for reading in seen] == ["sm_clock" in silent] * 3

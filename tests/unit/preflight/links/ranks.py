@@ -25,6 +25,8 @@ import torch
 import torch.distributed as dist
 
 from preflight.check_context import Context, Device
+from preflight.checks.load_products import LoadSize
+from preflight.execution.worker import build_exception_result
 from preflight.results import Result
 from tests.unit.preflight.simulated_cuda import DeviceMapping, install_cuda
 
@@ -33,9 +35,10 @@ def rank_of(folder: Path, request: dict, rank: int) -> list[Result]:
     count = request["ranks"]
     torch.set_num_threads(1)
     dist.init_process_group("gloo", store=dist.FileStore(str(folder / "store"), count), rank=rank, world_size=count)
-    if not request["cuda"]:
-        return results_of(folder, request, rank, "cpu")
     with pytest.MonkeyPatch.context() as patch:
+        quicken_power_steps(patch)
+        if not request["cuda"]:
+            return results_of(folder, request, rank, "cpu")
         state = install_cuda(patch, count)
         patch.setattr("preflight.checks.pair_exchange.GPU_BYTES", 1 << 20)
         patch.setattr("preflight.checks.collectives.GPU_SIZES", {"gate": (1 << 20,)})
@@ -51,6 +54,13 @@ def rank_of(folder: Path, request: dict, rank: int) -> list[Result]:
 def start_each(operations: list[dist.P2POp]) -> list[dist.Work]:
     """Before torch 2.7, gloo has no batches for the tensors of a GPU."""
     return [each.op(each.tensor, each.peer, each.group) for each in operations]
+
+
+def quicken_power_steps(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("preflight.checks.power_steps.HALVES_S", (0.02, 0.01))
+    patch.setattr("preflight.checks.power_steps.HOST_SIZE", LoadSize("float32", 64, 2))
+    patch.setattr("preflight.checks.power_steps.GPU_SIZE", LoadSize("bfloat16", 128, 2))
+    patch.setattr("preflight.checks.sensor_watch.READ_EVERY_S", 0.005)
 
 
 def results_of(folder: Path, request: dict, rank: int, kind: str) -> list[Result]:
@@ -74,7 +84,10 @@ def results_of(folder: Path, request: dict, rank: int, kind: str) -> list[Result
         fault=request["faults"].get(str(rank), ""),
         note=lambda text: announce(folder, rank, text),
     )
-    results = list(getattr(check, f"check_{request['test']}")(context))
+    try:
+        results = list(getattr(check, f"check_{request['test']}")(context))
+    except RuntimeError as error:
+        results = [build_exception_result(request["test"], error, devices[rank].name)]
     dist.barrier()
     return results
 
