@@ -20,7 +20,7 @@ PRODUCT_LINES = (
     116_500  # `preflight day`, `preflight idle`, power_steps and the sampling of products while training came in
 )
 SMALL_LINES, SMALL_MODULES = 30, 58  # a module as short as that needs a reason, such as a layer that others import
-WORDS_TO_READ = 75_000  # a page on what preflight measured, and its comparison with other tools, came in
+WORDS_TO_READ = 76_000  # a page on what preflight measured, and its comparison with other tools, came in
 
 # Names that a framework or a registry asks for: they may stand in any number of modules.
 REQUIRED_NAMES = {
