@@ -14,6 +14,7 @@ import click
 import msgspec
 
 from preflight.commands.report_command import read_bytes
+from preflight.execution.idle_preemption import request_idle_stop
 from preflight.exit_codes import NO_ANSWER, guard_exit_code, print_note
 from preflight.report.output_formats import FILE_OR_DASH, CommandError, check_writable, write_report
 
@@ -51,6 +52,7 @@ def day(minutes: float, out: Path | None, show: str | None) -> None:
         if math.isnan(minutes):
             raise click.UsageError("--minutes nan: give a number of minutes")
         check_writable(out or Path(NAME.format(product="", date="")))
+        request_idle_stop()
         _measure(minutes, out)
 
 
