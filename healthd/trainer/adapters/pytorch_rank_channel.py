@@ -24,10 +24,6 @@ DOUBT_SECONDS = 0.5
 _log = logging.getLogger("healthd.trainer")
 
 
-class ExchangeError(RankUnreachableError):
-    """A rank is gone, has given up, or did not answer in time."""
-
-
 class RankChannel:
     """A channel beside training's: a peer that dies makes the others fail within the deadline, and never hang.
 
@@ -150,15 +146,17 @@ class RankChannel:
 
     @contextlib.contextmanager
     def exchanging(self) -> Iterator[None]:
-        """Around each use of `group`. Raises ExchangeError."""
+        """Around each use of `group`. Raises RankUnreachableError."""
         if self.group is None:  # torch would take it for training's own
-            raise ExchangeError("the ranks are not connected")
+            raise RankUnreachableError("the ranks are not connected")
         try:
             yield
         except Exception as error:  # torch raises many kinds here
             self._broken = True
             limit = f"{self._deadline.total_seconds():g} s"
-            raise ExchangeError(f"a rank is lost, has given up, or did not answer within {limit}: {error}") from error
+            raise RankUnreachableError(
+                f"a rank is lost, has given up, or did not answer within {limit}: {error}"
+            ) from error
 
     def _connect_anew(self) -> None:
         """Beside the public `new_group`, which counts groups: a rank that missed one could never make another again."""
@@ -172,7 +170,7 @@ class RankChannel:
             )
             c10d._world.pg_group_ranks[made] = {each: each for each in everybody}  # noqa: SLF001 - as its caller does
         except Exception as error:  # torch raises many kinds here
-            raise ExchangeError(f"the ranks cannot reconnect: {error}") from error
+            raise RankUnreachableError(f"the ranks cannot reconnect: {error}") from error
         self.group = made
         self._set_deadline()
         _log.warning("the ranks have reconnected after a failed save or load")

@@ -66,7 +66,7 @@ def exchange_files(
         What came, or why it could not be written: the exchange itself continues for the other ranks.
 
     Raises:
-        ExchangeError: a rank is lost, has given up, or does not answer.
+        RankUnreachableError: a rank is lost, has given up, or does not answer.
     """
     after, before = (ranks.rank + distance) % ranks.world, (ranks.rank - distance) % ranks.world
     with paths[0].open("rb") as source, paths[1].open("wb") as target:
@@ -88,7 +88,7 @@ def exchange_files(
 
 
 def send_file(ranks: RankChannel, path: Path, size: int, target: int) -> None:
-    """A file of `size` bytes to one rank, which calls `receive_file`. Raises ExchangeError."""
+    """A file of `size` bytes to one rank, which calls `receive_file`. Raises RankUnreachableError."""
     with path.open("rb") as file:
         for length in _split_into_chunks(size):
             chunk = _read_chunk(file, length)
@@ -97,7 +97,7 @@ def send_file(ranks: RankChannel, path: Path, size: int, target: int) -> None:
 
 
 def receive_file(ranks: RankChannel, path: Path, size: int, source: int) -> FileEntry | OSError:
-    """What `send_file` sends; an error of the file system is returned after all of it has come. Raises ExchangeError."""
+    """What `send_file` sends; an error of the file system is returned after all of it has come. Raises RankUnreachableError."""
     with path.open("wb") as file:
         stream = HashedStream(file)
         for length in _split_into_chunks(size):

@@ -15,9 +15,9 @@ from torch import nn
 
 from healthd.trainer.adapters.pytorch_checkpoint_schedule import StepCopies
 from healthd.trainer.adapters.pytorch_peer_copies import CopyRefusedError, PeerCopies
-from healthd.trainer.adapters.pytorch_rank_channel import ExchangeError
 from healthd.trainer.adapters.pytorch_state import TrainingState
 from healthd.trainer.checkpoint_storage.copy_pace import COPY_STEPS, choose_copy_pace
+from healthd.trainer.exchange_limits import RankUnreachableError
 from healthd.trainer.rendezvous_client import ADDRESS, MEMBER, RendezvousClient
 from tests.unit.healthd.trainer.late_stream import LateStream
 
@@ -149,7 +149,7 @@ def test_no_update_overtakes_the_copies_of_a_group_that_has_lost_a_rank(
 ) -> None:
     monkeypatch.setattr("healthd.trainer.adapters.pytorch_checkpoint_schedule.NOTICE_SECONDS", 0.1)
     job = make_job()
-    job.copies.error = ExchangeError("a rank is gone")
+    job.copies.error = RankUnreachableError("a rank is gone")
     job.copies.go.set()
     if not replaced:  # the launcher knows of no loss: the exchange alone has failed
         job.optimizer.step()
