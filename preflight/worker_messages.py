@@ -148,3 +148,12 @@ class ResultMessage(msgspec.Struct, frozen=True, tag="done"):
 
 
 Answer = GpuInventory | CounterReading | NvmlRecording | DeviceReady | DeviceRefused | ProgressUpdate | ResultMessage
+
+
+class CompiledKernels(msgspec.Struct, frozen=True):
+    """The kernels compiled ahead of time for one architecture, such as 90. `launcher` is why nothing launches them without a C compiler."""
+
+    architecture: int
+    kernels: int
+    seconds: float
+    launcher: str = ""

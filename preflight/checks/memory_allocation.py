@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
@@ -15,6 +14,7 @@ from preflight.kernels.gpu_memory_allocation import TakenMemory, allocate_gpu_me
 from preflight.kernels.memory_errors import WORD_BYTES, Piece
 from preflight.kernels.memory_patterns import GATE, Pattern
 from preflight.kernels.memory_sweeps import Way, sweep_patterns, verify_pieces
+from preflight.kernels.tensor_digests import is_interpreted
 from preflight.kernels.torch_memory import TorchWay
 from preflight.results import Evidence, Figure, Outcome, Result
 
@@ -122,7 +122,7 @@ def choose_memory_way(device: Device, note: Note) -> tuple[Way, tuple[str, ...]]
 
     With ``TRITON_INTERPRET=1`` the kernels run on the host, in Triton's interpreter.
     """
-    if device.on_host and os.environ.get("TRITON_INTERPRET") != "1":
+    if device.on_host and not is_interpreted():
         return TorchWay(), ()
     note(f"{device.name}: starting Triton")
     try:

@@ -26,5 +26,9 @@ COMMANDS = {
         "preflight.commands.admit_command:admit",
         "Remove the startup taint from a Kubernetes node that has passed.",
     ),
+    "compile": (
+        "preflight.commands.compile_command:compile_kernels",
+        "Compile the GPU kernels of the tests ahead of time.",
+    ),
     "schema": ("preflight.commands.schema_command:schema", "Print the JSON Schema of a document."),
 }

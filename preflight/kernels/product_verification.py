@@ -10,7 +10,7 @@ import torch
 
 from preflight.kernels import checksums
 from preflight.kernels.matmul_products import MatmulWork, ProductKind
-from preflight.kernels.tensor_digests import explain_missing_triton
+from preflight.kernels.tensor_digests import explain_missing_triton, is_interpreted
 
 FRACTION_BITS = checksums.FRACTION_BITS
 SLACK = 8.0  # times the expected error of summing and reduced operands, since with many elements some are outliers
@@ -85,8 +85,9 @@ def judge_by_checksums(work: MatmulWork, output: Any, use: LimitUse) -> Objectio
 
 def supports_own_product(work: MatmulWork) -> bool:
     """Whether our own kernel can do this product."""
-    on_gpu = work.device.startswith("cuda")
-    kinds = (torch.bfloat16, torch.float16) if on_gpu else (torch.float16,)  # interpreted, bf16 is taken for integers
+    kinds = (
+        (torch.float16,) if is_interpreted() else (torch.bfloat16, torch.float16)
+    )  # interpreted, bf16 is taken for integers
     return work.kind.operands in kinds and work.size % TILE == 0 and not explain_missing_triton(work.device)
 
 

@@ -53,6 +53,11 @@ def _shift_right_logical(words: Any, by: int) -> Any:
     return words.bitwise_right_shift(by).bitwise_and_((1 << (64 - by)) - 1)
 
 
+def is_interpreted() -> bool:
+    """Whether Triton runs kernels on the processor, through numpy."""
+    return os.environ.get("TRITON_INTERPRET") == "1"
+
+
 @functools.cache
 def explain_missing_triton(device: str) -> str:
     """Why torch has to make the digests on this device; empty if Triton's kernel does.
@@ -62,7 +67,7 @@ def explain_missing_triton(device: str) -> str:
     """
     if importlib.util.find_spec("triton") is None:
         return "Triton is not installed"
-    if not device.startswith("cuda") and os.environ.get("TRITON_INTERPRET") != "1":
+    if not device.startswith("cuda") and not is_interpreted():
         return "Triton does not compile for CPUs"
     sample = torch.arange(BLOCK_WORDS + 5, dtype=torch.int64, device=device).mul_(signed(GOLDEN))
     made = OutputDigests(sample, 1, by_triton=True)

@@ -13,7 +13,7 @@ import torch
 import triton
 import triton.language as tl
 
-from preflight.kernels.tensor_digests import compute_block_digests, view_as_int64
+from preflight.kernels.tensor_digests import compute_block_digests, is_interpreted, view_as_int64
 
 TILE, DEPTH = 128, 64
 NOT_KNOWN = -1
@@ -80,10 +80,12 @@ def product_kernel(
         tl.store(sms + tile, sm)
 
 
-def compute_own_product(left: Any, right: Any, tile: int = TILE, depth: int = DEPTH, first: int = 0) -> tuple[Any, Any]:
+def compute_own_product(
+    left: Any, right: Any, tile: int = TILE, depth: int = DEPTH, first: int = 0, *, ask_sm: bool | None = None
+) -> tuple[Any, Any]:
     """``left @ right`` in the operands' type, and int32 sms[tiles]; ValueError if the sizes don't fit the tile.
 
-    `first` is the tile that is given out first; the bits do not depend on it.
+    `first` is the tile that is given out first; the bits do not depend on it. Multiprocessors are asked for on a GPU.
     """
     (m, k), n = left.shape, right.shape[1]
     if m % tile or n % tile or k % depth:
@@ -91,7 +93,8 @@ def compute_own_product(left: Any, right: Any, tile: int = TILE, depth: int = DE
     output = torch.empty((m, n), dtype=left.dtype, device=left.device)
     tiles = (m // tile) * (n // tile)
     sms = torch.full((tiles,), NOT_KNOWN, dtype=torch.int32, device=left.device)
-    product_kernel[(tiles,)](left, right, output, sms, k, n, first, TILE=tile, DEPTH=depth, ASK_SM=left.is_cuda)
+    ask_sm = left.is_cuda and not is_interpreted() if ask_sm is None else ask_sm
+    product_kernel[(tiles,)](left, right, output, sms, k, n, first, TILE=tile, DEPTH=depth, ASK_SM=ask_sm)
     return output, sms
 
 

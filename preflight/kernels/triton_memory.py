@@ -29,7 +29,7 @@ BLOCK_WORDS = 1024  # at 2048 the compiler gives a verifying program twice the r
 KEPT = 64  # wrong reads of a block whose words are set aside
 
 
-class _WrongBlocks(NamedTuple):
+class WrongBlocks(NamedTuple):
     """Where the kernels set wrong blocks of one piece aside; see `memory_kernels.verify_kernel`."""
 
     piece: Piece
@@ -57,7 +57,7 @@ class Pass:
 
     def __init__(self, pattern: Pattern, device: str, following: Pattern | None = None) -> None:
         self.pattern, self.following, self.device = pattern, following, device
-        self._launched: list[_WrongBlocks] = []
+        self.launched: list[WrongBlocks] = []  # of each piece
 
     def launch(self, piece: Piece, block_words: int = BLOCK_WORDS, *, repeats: int = 1) -> None:
         """Go over one piece; `repeats` times in one launch, if nothing is written."""
@@ -68,7 +68,7 @@ class Pass:
         notes = torch.zeros(1 + KEPT, dtype=torch.int64, device=self.device)
         kept = torch.empty((KEPT, block_words), dtype=torch.int64, device=self.device)
         times = torch.zeros(blocks, dtype=torch.int32, device=self.device)
-        self._launched.append(_WrongBlocks(piece, block_words, notes, kept, times))
+        self.launched.append(WrongBlocks(piece, block_words, notes, kept, times))
         wrong = (piece.memory, notes, kept, times)
         place, settings = _build_place(piece, self.pattern.order, block_words)
         if self.following is None:
@@ -91,9 +91,9 @@ class Pass:
         """The errors found. Listed words are read again here, after the whole pass has gone through the caches."""
         counters = torch.zeros(66, dtype=torch.int64, device=self.device)
         listed = torch.zeros((2, LISTED), dtype=torch.int64, device=self.device)
-        heads = [wrong.notes[:1] for wrong in self._launched] or [counters[:1]]
+        heads = [wrong.notes[:1] for wrong in self.launched] or [counters[:1]]
         if any(reads := torch.cat(heads).tolist()):
-            for wrong, many in zip(self._launched, reads, strict=True):
+            for wrong, many in zip(self.launched, reads, strict=True):
                 if many:
                     self._count(wrong, counters, listed)
         total, known, *bits = counters.tolist()
@@ -101,7 +101,7 @@ class Pass:
         again = reread_words(pieces, self.pattern, list(zip(addresses, actual, strict=True)))
         return Errors(self.pattern.name, total, tuple(bits), again)
 
-    def _count(self, wrong: _WrongBlocks, counters: Any, listed: Any) -> None:
+    def _count(self, wrong: WrongBlocks, counters: Any, listed: Any) -> None:
         for data, rows, blocks, times in wrong.rows():
             count_kernel[(len(rows),)](
                 *(data, rows, blocks, times, counters, listed),
