@@ -12,7 +12,8 @@ from pathlib import Path
 import click
 import msgspec
 
-from preflight.execution.worker_process import PACKAGES, choose_kernel_cache
+from preflight.execution.kernel_cache import CACHE_VARIABLE, choose_kernel_cache
+from preflight.execution.worker_process import PACKAGES
 from preflight.exit_codes import guard_exit_code, print_note
 from preflight.report.output_formats import CommandError
 from preflight.worker_messages import CompiledKernels
@@ -62,8 +63,8 @@ def compile_kernels(architectures: tuple[int, ...], cache: Path | None) -> None:
             raise CommandError(
                 "Triton is not installed here; install the PyTorch of the jobs, with CUDA, and try again"
             )
-        chosen = {"TRITON_CACHE_DIR": str(cache.absolute())} if cache else choose_kernel_cache() | dict(os.environ)
-        folder = chosen.get("TRITON_CACHE_DIR", str(TRITON_DEFAULT.expanduser()))
+        chosen = {CACHE_VARIABLE: str(cache.absolute())} if cache else choose_kernel_cache() | dict(os.environ)
+        folder = chosen.get(CACHE_VARIABLE, str(TRITON_DEFAULT.expanduser()))
         for made in _run_compiler(architectures, dict(os.environ) | chosen):
             click.echo(f"sm_{made.architecture}: {made.kernels} kernels in {folder}, {made.seconds:.1f} s")
             if made.launcher:

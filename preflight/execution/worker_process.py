@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from preflight.execution.cuda_errors import find_telling_line
+from preflight.execution.kernel_cache import choose_kernel_cache, copy_compiled_kernels
 from preflight.worker_messages import Answer, Request
 from vocabulary.clock import Clock
 
@@ -51,7 +52,6 @@ sys.path[:] = [*filter(None, sys.path), sys.argv.pop()]
 import runpy
 runpy.run_module("preflight.execution.worker", run_name="__main__")
 """
-STATE = Path("/var/lib/gpu-healthd")
 PACKAGES = Path(__file__).parents[2]
 _ANSWER: msgspec.json.Decoder[Answer] = msgspec.json.Decoder(Answer)
 
@@ -64,13 +64,15 @@ class TestProcess:
     def __init__(self, name: str, threads: int) -> None:
         """Start it. `threads` limits its CPU threads."""
         self.name = name
+        environment = choose_kernel_cache() | strip_job_settings(os.environ)
+        copy_compiled_kernels(environment)
         limits = {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
         self._process = subprocess.Popen(
             [sys.executable, "-c", CHILD, str(os.getpid()), str(PACKAGES)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=choose_kernel_cache() | strip_job_settings(os.environ) | LOOPBACK | limits,
+            env=environment | LOOPBACK | limits,
             bufsize=0,
             start_new_session=True,
         )
@@ -173,15 +175,6 @@ def strip_job_settings(environ: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value for name, value in environ.items() if name in NCCL_ALLOWED or not name.startswith(NCCL_PREFIXES)
     }
-
-
-def choose_kernel_cache(state: Path = STATE) -> dict[str, str]:
-    """Where Triton keeps compiled kernels, unless the environment says: with healthd's state, for root.
-
-    A service may not see root's home directory, and a node's first gate finds what the test after its installation compiled.
-    """
-    own = os.geteuid() == 0 and state.is_dir() and os.access(state, os.W_OK)
-    return {"TRITON_CACHE_DIR": str(state / "preflight" / "triton")} if own else {}
 
 
 def end_processes(processes: Iterable[TestProcess], clock: Clock) -> None:

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from preflight.execution.kernel_cache import choose_kernel_cache, copy_compiled_kernels
 from preflight.execution.plan_runner import run_plan
 from preflight.execution.progress_output import SilentProgress
 from preflight.execution.worker_outcomes import WorkerExit, WorkerOutcome, build_worker_results
-from preflight.execution.worker_process import TestProcess, choose_kernel_cache, end_processes
+from preflight.execution.worker_process import TestProcess, end_processes
 from preflight.execution.worker_requests import WorkerRequest, await_answers, conclude_request
 from preflight.plan import Plan, Scope, Spec
 from preflight.results import Outcome, Result
@@ -212,3 +213,26 @@ def test_root_keeps_compiled_kernels_with_healthds_state(tmp_path: Path, monkeyp
     assert choose_kernel_cache(tmp_path) == {"TRITON_CACHE_DIR": f"{tmp_path}/preflight/triton"}
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     assert choose_kernel_cache(tmp_path) == {}
+
+
+def test_kernels_compiled_ahead_are_copied_whole_where_the_cache_lacks_them(tmp_path: Path) -> None:
+    compiled, cache = tmp_path / "compiled", tmp_path / "run" / "cache"
+    for name in ("AAAA", "BBBB"):
+        (compiled / name).mkdir(parents=True)
+        (compiled / name / "kernel.cubin").write_text("ahead")
+    (compiled / "note.txt").write_text("no kernel")
+    (cache / "BBBB").mkdir(parents=True)
+    environment = {"HEALTHD_PREFLIGHT_KERNELS": str(compiled), "TRITON_CACHE_DIR": str(cache)}
+    for _ in range(2):
+        copy_compiled_kernels(environment)
+        assert sorted(path.name for path in cache.iterdir()) == ["AAAA", "BBBB"]
+    assert (cache / "AAAA" / "kernel.cubin").read_text() == "ahead"
+    assert list((cache / "BBBB").iterdir()) == []
+
+
+@pytest.mark.parametrize("wrong", [{"HEALTHD_PREFLIGHT_KERNELS": "/absent"}, {"TRITON_CACHE_DIR": "/proc/x"}])
+def test_kernels_that_cannot_be_copied_stop_no_test(tmp_path: Path, wrong: dict[str, str]) -> None:
+    (tmp_path / "AAAA").mkdir()
+    copy_compiled_kernels(
+        {"HEALTHD_PREFLIGHT_KERNELS": str(tmp_path), "TRITON_CACHE_DIR": str(tmp_path / "to")} | wrong
+    )
