@@ -33,7 +33,7 @@ def copy_compiled_kernels(environment: Mapping[str, str]) -> None:
         return
     with suppress(OSError):
         Path(cache).mkdir(parents=True, exist_ok=True)
-        present = set(os.listdir(cache))
+        present = {path.name for path in Path(cache).iterdir()}
         for entry in Path(compiled).iterdir():
             if entry.name not in present and entry.is_dir():
                 part = Path(cache, f".{entry.name}.{os.getpid()}")  # whole under its name, or not at all
