@@ -77,7 +77,7 @@ GPU_CHECKS: tuple[GpuCheckSpec, ...] = (
         gpu_clock_checks.CHECK,
         gpu_clock_checks.GpuClockCheck,
         gpu_clock_checks.Limits,
-        ("latest.sm_clock_mhz", "latest.gpu_percent", "latest.throttle_mask"),
+        ("latest.sm_clock_mhz", "latest.gpu_percent", "latest.throttle_mask", "latest.power_mw"),
     ),
     GpuCheckSpec(
         ecc_checks.CHECK,

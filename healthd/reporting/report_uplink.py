@@ -79,6 +79,7 @@ class ReportUplink:
         self._hurry = threading.Event()  # a pause after a failure has ended
         self._controller: ControllerClient | None = None
         self._patience_s = FIRST_BYTE_S
+        self._patience_lock = threading.Lock()
         self._fatal_heard: frozenset[str] = frozenset()  # fatal findings of the last accepted report
         self._seq = 0
         self._batch = CHANGES_PER_REPORT_MAX
@@ -104,9 +105,12 @@ class ReportUplink:
         if controller is None or _list_fatal_findings(self._status().findings) <= self._fatal_heard | self._unwanted:
             return
         self._hurry.set()
-        if controller.cut_if_silent(self._patience_s):
-            _log.warning("no answer from the remediator for %g s; retrying on a new connection", self._patience_s)
-            self._patience_s = min(2 * self._patience_s, TIMEOUT_S)
+        patience_s = self._patience_s
+        if controller.cut_if_silent(patience_s):
+            _log.warning("no answer from the remediator for %g s; retrying on a new connection", patience_s)
+            with self._patience_lock:
+                if self._patience_s == patience_s:  # no answer has come since
+                    self._patience_s = min(2 * patience_s, TIMEOUT_S)
 
     def stop(self) -> None:
         """Make `run` return soon."""
@@ -189,7 +193,8 @@ class ReportUplink:
             return True
         self.heard_at = self._clock.wall()
         self._fatal_heard = _list_fatal_findings(report.active)
-        self._patience_s = FIRST_BYTE_S
+        with self._patience_lock:
+            self._patience_s = FIRST_BYTE_S
         self._watched.apply_reply(report.telemetry, reply.telemetry)
         full = len(report.changes) == self._batch
         self._batch = min(2 * self._batch, CHANGES_PER_REPORT_MAX)

@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -163,6 +163,7 @@ def play(seed: int, steps: int, *watches: GpuMonitor) -> int:
 
 
 @settings(max_examples=60, deadline=None)
+@example(1139)  # heat holds a clock only if the GPU draws no more power than its siblings
 @given(st.integers(0, 2**32))
 def test_the_findings_are_those_of_asking_every_check_in_every_sweep(seed: int) -> None:
     with pytest.MonkeyPatch.context() as patch:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bench.fabrics import Fabric, Plan
@@ -67,12 +67,18 @@ def test_the_unit_carries_no_weight(plan: Plan, seed: int, unit: float) -> None:
 
 
 @given(plan=PLANS, seed=st.integers(0, 10_000), without=st.integers(0, 1_000))
+@example(plan=Plan(nodes=24, bad=0, links=2, uplinks=1, factor=0.0, across=0.4), seed=2730, without=635)
 @settings(max_examples=25, deadline=None)
 def test_what_is_missing_makes_no_culprit_of_the_innocent(plan: Plan, seed: int, without: int) -> None:
     fabric, seen = measured(replace(plan, lost=0.0), seed)
     good = [r for r in seen if r.value is not None and not fabric.bad & {r.a, r.b}]
     seen.remove(good[without % len(good)])
-    assert innocent(fabric, localise_faults(seen, fabric.topology)) == []
+    # A node whose two bad links and dead uplink are all that is left of it looks as a bad node does.
+    working = {name for r in seen if r.value is not None for name in (r.a, r.b)}
+    named = innocent(fabric, localise_faults(seen, fabric.topology))
+    assert [
+        where for where in named if len(where) > 1 or where[0] not in fabric.topology.nodes or where[0] in working
+    ] == []
 
 
 def innocent(fabric: Fabric, verdict: LocalisationVerdict) -> list[tuple[str, ...]]:

@@ -58,7 +58,10 @@ def test_a_short_session_writes_one_file_that_can_be_shown_and_recorded(tmp_path
         goldens, ["record", "--devices", "2", "--goldens", str(tmp_path / "goldens.json"), str(path)]
     )
     assert recorded.exit_code == 0, recorded.output
-    assert json.loads((tmp_path / "goldens.json").read_text()) == found.goldens
+    # A loaded machine may have time for a second seed on one of the two devices alone: the file has it, two devices do not.
+    for platform, works in json.loads((tmp_path / "goldens.json").read_text()).items():
+        assert works
+        assert works.items() <= found.goldens[platform].items()
 
 
 @pytest.mark.torch
