@@ -109,7 +109,7 @@ class MatmulWork:
 
     def __init__(self, kind: ProductKind, size: int, seed: int, device: str) -> None:
         self.kind, self.size, self.seed, self.device = kind, size, seed, device
-        if kind.block and None in (kind.operands, kind.scales):
+        if kind.block and None in kind:
             raise NotImplementedError(f"torch {torch.__version__} has no such type")
         shape = (size, size // 2 if kind.operands == FP4 else size)
         self.left = build_operand(shape, kind.operands, seed, device)
