@@ -159,8 +159,8 @@ def test_a_scale_that_changed_has_a_place_and_one_that_the_device_takes_wrongly_
         ("fp16", 10, 23, 16, 8192),
         ("tf32", 10, 23, 4, 8192),
         ("fp8", 3, 13, 32, 128),
-        ("mxfp8", 3, 13, 32, 128),
-        ("nvfp4", 5, 13, 32, 128),
+        ("mxfp8", 3, 13, 32, 8192),
+        ("nvfp4", 5, 13, 32, 8192),
     ],
 )
 def test_the_limits_allow_what_tensor_cores_cut_off_in_products_of_full_depth(
