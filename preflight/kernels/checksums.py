@@ -28,7 +28,8 @@ class SummingRule(NamedTuple):
 
 _LONG = 1 << 62
 _FP32 = SummingRule(23, 4, _LONG)
-# Hopper keeps some 13 bits of fp8 sums; the library adds them up in fp32 every 128 products.
+# Hopper keeps some 13 bits of fp8 sums; the library adds them up in fp32 every 128 products. What Blackwell keeps of
+# block-scaled sums has not been measured; the limit is the same.
 _FP8 = SummingRule(13, 32, 128)
 SUMMING: dict[Any, SummingRule] = {torch.float64: SummingRule(52, 1, _LONG), torch.float8_e4m3fn: _FP8, FP4: _FP8}
 TENSOR_FLOAT_BITS = 10

@@ -4,8 +4,8 @@ Never zeros or ones: they leave most circuits idle, and a GPU computes them 13 %
 with its sign, its fraction and the last bit of its exponent at random; int8 takes any value. *Wide* numbers, fp32 only, have four
 bits of the exponent at random: one in two is ±[2^-15, 2), the others ±[2, 2^17).
 
-Block-scaled types: fp4 is ±2, 3, 4 or 6. Scales are random, too, but so alike that a product of depth 8192 is exact in fp32:
-e8m0 is a power of two from 1/8 to 1, e4m3 lies in [0.5, 2).
+Block-scaled types: fp4 is ±2, 3, 4 or 6. Scales are random in a narrow range, so that a product of depth 8192 is exact in
+fp32: e8m0 is a power of two from 1/8 to 1, e4m3 lies in [0.5, 2).
 """
 
 from __future__ import annotations
