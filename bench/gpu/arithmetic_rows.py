@@ -64,7 +64,7 @@ def _judged(scale: Scale, kind: ProductKind, work: MatmulWork, output: Any) -> R
     once = repeat_product(work, scale.repeats)
     again = repeat_product(MatmulWork(kind, scale.size, SEED, scale.device), scale.repeats)
     same = not once.differing and not again.differing and once.digest == again.digest
-    sums = checksums.verify_checksums(work.left, work.factor, output, tensor_float=kind.name == "tf32")
+    sums = checksums.verify_checksums(*work.numbers, output, kind=kind.operands, tensor_float=kind.name == "tf32")
     stored = golden_digests.compare_with_goldens(
         golden_digests.read_goldens(),
         describe_platform(scale.device),

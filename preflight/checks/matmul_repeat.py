@@ -69,16 +69,17 @@ class WorkHistory:
         try:
             work = MatmulWork(item.kind, item.size, item.seed, device)
         except _UNAVAILABLE as error:
-            if type(error) is RuntimeError and not is_refusal(error):
+            refused = is_refusal(error) and item.setting not in self.rates  # what it could before, it does not lack
+            if type(error) is RuntimeError and not refused:
                 raise RuntimeError(f"{item}: {error}") from error
-            if not is_refusal(error):
+            if not refused:
                 raise  # the exception's class shows which: out of memory, or a faulty device
             self._lack(item, error)
             return
         except TypeError as error:
-            if item.kind.name != "fp8":
+            if not item.kind.by_scaled_mm:
                 raise
-            self._lack(item, error)  # of `_scaled_mm`, which has no public name: its signature differs between releases
+            self._lack(item, error)
             return
         fault = build_output_fault(self._context.fault, work.run)
         if self._context.fault == OPERAND:

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 
 import torch
 
+from preflight.kernels.operands import FP4
+
 SIGMAS = 10.0  # a normal value this far out never occurs, so that healthy GPUs do not fail
 FRACTION_BITS = {torch.bfloat16: 7, torch.float16: 10, torch.float32: 23, torch.float64: 52}
 
@@ -26,8 +28,10 @@ class SummingRule(NamedTuple):
 
 _LONG = 1 << 62
 _FP32 = SummingRule(23, 4, _LONG)
-# Hopper keeps some 13 bits of fp8 sums; the library adds them up in fp32 every 128 products.
-SUMMING = {torch.float64: SummingRule(52, 1, _LONG), torch.float8_e4m3fn: SummingRule(13, 32, 128)}
+# Hopper keeps some 13 bits of fp8 sums; the library adds them up in fp32 every 128 products. What Blackwell keeps of
+# block-scaled sums has not been measured; the limit is the same.
+_FP8 = SummingRule(13, 32, 128)
+SUMMING: dict[Any, SummingRule] = {torch.float64: SummingRule(52, 1, _LONG), torch.float8_e4m3fn: _FP8, FP4: _FP8}
 TENSOR_FLOAT_BITS = 10
 
 
@@ -44,18 +48,21 @@ class ChecksumResult(NamedTuple):
         return bool(self.rows or self.columns)
 
 
-def verify_checksums(left: Any, right: Any, output: Any, *, tensor_float: bool = False) -> ChecksumResult:
+def verify_checksums(
+    left: Any, right: Any, output: Any, *, kind: Any = None, tensor_float: bool = False
+) -> ChecksumResult:
     """Compare the row and column sums of `output` with those its operands promise; int8 must agree exactly.
 
     Our own sums are fp64. Allowed is `SIGMAS` times the scatter of a sum of n elements that err independently, each by
     its rounding to the output's type (evenly spread over one unit in the last place) and by what summing cuts off, at
     worst in one direction at every step of that element. With `tensor_float`, operands were cut to ten bits before.
+    `kind` is the torch type that was multiplied if it is not that of `left`.
     """
     exact = not output.dtype.is_floating_point
     a, b, c = (matrix.double() for matrix in (left, right, output))
     k = a.shape[1]
     size = float((a.square().mean() * b.square().mean() * k).sqrt())  # the typical size of an element
-    error = 0.0 if exact else size * summing_error(left.dtype, k, tensor_float=tensor_float)
+    error = 0.0 if exact else size * summing_error(kind or left.dtype, k, tensor_float=tensor_float)
     rounding = 0.0 if exact else 2.0 ** -FRACTION_BITS[output.dtype] / 12**0.5
     kept = c.clamp(-8 * size, 8 * size)  # a wrong element must not increase the tolerance
     found: list[list[int]] = []

@@ -14,23 +14,43 @@ from typing import Any, NamedTuple
 import torch
 
 from preflight.kernels.arithmetic_faults import no_fault
+from preflight.kernels.block_scales import scale_operand
 from preflight.kernels.memory_errors import Errors
-from preflight.kernels.operands import build_operand, verify_operand
+from preflight.kernels.operands import E8M0, FP4, build_operand, verify_operand
 from preflight.kernels.output_elements import WrongElement, find_wrong_elements
 from preflight.kernels.tensor_digests import OutputDigests
 
 BUFFERS = 2
 PLACES_LISTED = 8
 # The compute capability since which a GPU supports the type; before, torch computes something else under the same name.
-CAPABILITIES = {"bf16": (8, 0), "tf32": (8, 0), "fp8": (8, 9), "int8": (7, 5)}
+CAPABILITIES = {
+    "bf16": (8, 0),
+    "tf32": (8, 0),
+    "fp8": (8, 9),
+    "int8": (7, 5),
+    "mxfp8": (10, 0),
+    "nvfp4": (10, 0),
+}
+# How torch's release, its build, and cuBLAS say that they lack a product.
+REFUSALS = ("NOT_SUPPORTED", "not implemented for", "is only supported for CUDA", "Invalid scaling configuration")
 
 
 class ProductKind(NamedTuple):
-    """A type of product: its name, the operands' torch type and the output's."""
+    """A type of product: its name, the operands' torch type and the output's.
+
+    Where `block` is not 0, so many elements in the direction of the depth share a scale of the torch type `scales`.
+    """
 
     name: str
     operands: Any
     output: Any
+    block: int = 0
+    scales: Any = None
+
+    @property
+    def by_scaled_mm(self) -> bool:
+        """Whether torch computes it by `_scaled_mm`, whose signature differs between releases."""
+        return self.name == "fp8" or self.block > 0
 
 
 KINDS = (
@@ -39,6 +59,8 @@ KINDS = (
     ProductKind("tf32", torch.float32, torch.float32),
     ProductKind("fp32", torch.float32, torch.float32),
     ProductKind("fp8", torch.float8_e4m3fn, torch.bfloat16),
+    ProductKind("mxfp8", torch.float8_e4m3fn, torch.bfloat16, 32, E8M0),
+    ProductKind("nvfp4", FP4, torch.bfloat16, 16, torch.float8_e4m3fn),
     ProductKind("int8", torch.int8, torch.int32),
     ProductKind("fp64", torch.float64, torch.float64),
 )
@@ -69,27 +91,33 @@ class RepeatResult(NamedTuple):
 def explain_missing_kind(kind: ProductKind, device: str) -> str:
     """Why this device lacks this product, as text; empty if it should support it."""
     if not device.startswith("cuda"):
-        return "CPUs do not support TF32" if kind.name == "tf32" else ""
+        return f"CPUs do not support {kind.name.upper()}" if kind.name == "tf32" or kind.block else ""
     wanted, here = CAPABILITIES.get(kind.name, (0, 0)), torch.cuda.get_device_capability(device)
     return f"compute capability {here[0]}.{here[1]} has none" if here < wanted else ""
 
 
 def is_refusal(error: Exception) -> bool:
     """Whether the library says that it lacks this product. Any other message is a failure."""
-    words = str(error)
-    return isinstance(error, NotImplementedError) or "NOT_SUPPORTED" in words or "not implemented for" in words
+    return isinstance(error, NotImplementedError) or any(words in str(error) for words in REFUSALS)
 
 
 class MatmulWork:
     """One product of size³ that can be done again and again. `run(output)` returns before the device has done it.
 
-    Raises RuntimeError or NotImplementedError, in the library's words, where the device has no such product.
+    Raises RuntimeError, NotImplementedError or ValueError, in the library's words, where the device has no such product.
     """
 
     def __init__(self, kind: ProductKind, size: int, seed: int, device: str) -> None:
         self.kind, self.size, self.seed, self.device = kind, size, seed, device
-        self.left = build_operand((size, size), kind.operands, seed, device)
-        self.right = build_operand((size, size), kind.operands, seed + 1, device)
+        if kind.block and None in kind:
+            raise NotImplementedError(f"torch {torch.__version__} has no such type")
+        shape = (size, size // 2 if kind.operands == FP4 else size)
+        self.left = build_operand(shape, kind.operands, seed, device)
+        self.right = build_operand(shape, kind.operands, seed + 1, device)
+        blocks = (size, size // kind.block) if kind.block else (0, 0)
+        self.scales = [
+            build_operand(blocks, kind.scales, seed + each, device, scale=True) for each in (2, 3) if kind.block
+        ]
         self._one = torch.ones((), dtype=torch.float32, device=device)
         self.run(self.buffer())
 
@@ -102,12 +130,19 @@ class MatmulWork:
         """The right operand as it is multiplied: narrow types by columns, which is how every device takes them."""
         return self.right.t() if self.kind.operands.itemsize == 1 else self.right
 
+    @property
+    def numbers(self) -> tuple[Any, Any]:
+        """Left and right, scaled, as any matrix product takes them."""
+        if not self.kind.block:
+            return self.left, self.factor
+        left, right = map(scale_operand, (self.left, self.right), self.scales)
+        return left, right.t()
+
     def run(self, output: Any) -> None:
         """Put the product into `output`."""
-        if self.kind.name == "fp8":
-            torch._scaled_mm(  # noqa: SLF001 - torch has no other name for it
-                self.left, self.factor, self._one, self._one, out_dtype=self.kind.output, out=output
-            )
+        if self.kind.by_scaled_mm:
+            scales = self.scales or (self._one, self._one)
+            torch._scaled_mm(self.left, self.factor, *scales, out_dtype=self.kind.output, out=output)  # noqa: SLF001 - torch has no other name for it
         elif self.kind.name == "int8":
             torch._int_mm(self.left, self.factor, out=output)  # noqa: SLF001 - torch has no other name for it
         else:
@@ -115,9 +150,12 @@ class MatmulWork:
                 torch.mm(self.left, self.factor, out=output)
 
     def operand_errors(self) -> dict[str, Errors]:
-        """The modified operands, as `left` and `right`; waits for the device."""
-        both = {"left": verify_operand(self.left, self.seed), "right": verify_operand(self.right, self.seed + 1)}
-        return {name: errors for name, errors in both.items() if errors.wrong}
+        """The modified ones of `left`, `right` and their scales; waits for the device."""
+        made = zip(("left", "right", "left scale", "right scale"), (self.left, self.right, *self.scales), strict=False)
+        verified = {
+            name: verify_operand(each, self.seed + number, scale=number > 1) for number, (name, each) in enumerate(made)
+        }
+        return {name: errors for name, errors in verified.items() if errors.wrong}
 
 
 def repeat_product(

@@ -74,7 +74,8 @@ def judge_finiteness(work: MatmulWork, output: Any, use: LimitUse) -> Objection 
 
 def judge_by_checksums(work: MatmulWork, output: Any, use: LimitUse) -> Objection | None:
     """The sums of rows and columns, of all of the output."""
-    sums = checksums.verify_checksums(work.left, work.factor, output, tensor_float=work.kind.name == "tf32")
+    kind = work.kind
+    sums = checksums.verify_checksums(*work.numbers, output, kind=kind.operands, tensor_float=kind.name == "tf32")
     use.add("checksums", sums.excess)
     if not sums.wrong:
         return None
@@ -106,9 +107,9 @@ def judge_by_own_product(work: MatmulWork, output: Any, use: LimitUse) -> Object
 def judge_by_reordered_sum(work: MatmulWork, output: Any, use: LimitUse) -> Objection | None:
     """Compare with double precision, summed backwards, element by element: all, or some rows if double precision is slow."""
     rows = slice(0, work.size if has_fast_double(work.device) else min(ROWS_OF_SLOW, work.size))
-    theirs = output[rows].double()
-    true = work.left[rows].double().flip(1) @ work.factor.double().flip(0)
-    error, tolerance = (theirs - true).abs(), compute_tolerance(work.kind, true, work.left[rows], work.factor)
+    theirs, (left, right) = output[rows].double(), work.numbers
+    true = left[rows].double().flip(1) @ right.double().flip(0)
+    error, tolerance = (theirs - true).abs(), compute_tolerance(work.kind, true, left[rows], right)
     use.add("double precision", float((error / tolerance).max()))
     wrong = ~(error <= tolerance)
     if not bool(wrong.any()):

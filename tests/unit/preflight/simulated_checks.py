@@ -47,5 +47,8 @@ def run_check(test: str, fault: str = "", level: str = "gate") -> list[Result]:
     """The results of one test of one device."""
     module = importlib.import_module(f"preflight.checks.{test}")
     check: Callable[[Context], Iterator[Result]] = getattr(module, f"check_{test}")
-    context = Context(device=DEVICE, devices=(DEVICE,), level=level, seconds=0.2, fault=fault, note=lambda _text: None)
-    return list(check(context))
+    return list(check(build_context(fault, level)))
+
+
+def build_context(fault: str = "", level: str = "gate") -> Context:
+    return Context(device=DEVICE, devices=(DEVICE,), level=level, seconds=0.2, fault=fault, note=lambda _text: None)

@@ -19,8 +19,11 @@ import pytest
 import torch
 from torch.overrides import TorchFunctionMode
 
+from tests.unit.preflight.simulated_scaled_mm import build_scaled_mm
+
 MEMORY_BYTES = 96 << 20
 PRODUCT = "NVIDIA Simulated"
+CAPABILITY = (10, 0)
 _BETWEEN_DEVICES = {
     "copy_",
     "to",
@@ -217,7 +220,12 @@ def install_cuda(patch: pytest.MonkeyPatch, count: int = 2) -> CudaState:
             state.current = before
 
     properties = SimpleNamespace(
-        name=PRODUCT, major=9, minor=0, multi_processor_count=4, total_memory=MEMORY_BYTES, L2_cache_size=1 << 20
+        name=PRODUCT,
+        major=CAPABILITY[0],
+        minor=CAPABILITY[1],
+        multi_processor_count=4,
+        total_memory=MEMORY_BYTES,
+        L2_cache_size=1 << 20,
     )
     stubs: dict[str, Callable[..., Any]] = {
         "is_available": lambda: True,
@@ -237,12 +245,13 @@ def install_cuda(patch: pytest.MonkeyPatch, count: int = 2) -> CudaState:
         "empty_cache": lambda: None,
         "mem_get_info": lambda device=None: state.use(device) and (MEMORY_BYTES - state.taken_bytes, MEMORY_BYTES),
         "get_device_properties": lambda device=None: state.use(device) and properties,
-        "get_device_capability": lambda device=None: state.use(device) and (9, 0),
+        "get_device_capability": lambda device=None: state.use(device) and CAPABILITY,
         "get_device_name": lambda device=None: state.use(device) and PRODUCT,
     }
     for name, stub in stubs.items():
         patch.setattr(torch.cuda, name, stub)
     patch.setattr(torch.version, "cuda", "13.0")
+    patch.setattr(torch, "_scaled_mm", build_scaled_mm())
     make_generator = torch.Generator
 
     def generator(device: Any = "cpu") -> torch.Generator:

@@ -32,6 +32,7 @@ HOST = tuple(
     for i in (0, 1)
 )
 TYPES = ["bf16", "fp16", "fp32", "fp8", "int8", "fp64"]
+SCALED = ["mxfp8", "nvfp4"]  # for GPUs only: test_block_scaled_products.py
 
 
 def quiet(_: str) -> None:
@@ -78,7 +79,8 @@ def test_good_arithmetic_passes_with_a_rate_and_a_digest_for_each_type() -> None
     told = parse_computed_digests(result)
     assert told is not None
     assert list(told.digests) == [f"{kind} 256 seed {SEEDS[0]}" for kind in TYPES]
-    assert result.evidence["lacks"] == "tf32 (CPUs do not support TF32)"
+    lacking = "; ".join(f"{kind.lower()} (CPUs do not support {kind})" for kind in ("TF32", "MXFP8", "NVFP4"))
+    assert result.evidence["lacks"] == lacking
     used = dict(each.rsplit(": ", 1) for each in str(result.evidence[matmul_repeat.ROUNDING]).split(", "))
     assert {f"{kind} 256 checksums" for kind in ("bf16", "fp8", "int8")} <= used.keys()
     assert all(0 <= float(share) < 1 for share in used.values())
@@ -194,7 +196,14 @@ GPU = Device(name="cuda:0", torch_name="cuda:0", index=0, label="GPU", uuid="GPU
 
 @pytest.mark.parametrize(
     ("capability", "lacks", "fp64"),
-    [((9, 0), [], 4096), ((8, 9), [], 2048), ((8, 0), ["fp8"], 4096), ((7, 0), ["bf16", "tf32", "fp8", "int8"], 4096)],
+    [
+        ((12, 0), [], 2048),
+        ((10, 0), [], 4096),
+        ((9, 0), SCALED, 4096),
+        ((8, 9), SCALED, 2048),
+        ((8, 0), ["fp8", *SCALED], 4096),
+        ((7, 0), ["bf16", "tf32", "fp8", *SCALED, "int8"], 4096),
+    ],
 )
 def test_a_gpu_is_asked_for_what_it_has_in_sizes_that_are_quick(
     capability: tuple[int, int], lacks: list[str], fp64: int, monkeypatch: pytest.MonkeyPatch

@@ -7,12 +7,14 @@ import pytest
 import torch
 
 from preflight.kernels import checksums, product_verification
-from preflight.kernels.matmul_products import KINDS, MatmulWork
+from preflight.kernels.block_scales import scale_operand
+from preflight.kernels.matmul_products import KINDS, MatmulWork, ProductKind
 from preflight.kernels.operands import build_operand
+from tests.unit.preflight.simulated_scaled_mm import build_scaled_mm, dequantise
 
 pytestmark = pytest.mark.torch
 SIZE = 128
-HERE = [kind for kind in KINDS if kind.name != "tf32"]
+HERE = [kind for kind in KINDS if kind.name != "tf32" and not (kind.block and None in kind)]
 
 
 def made(kind: Any, seed: int = 11) -> tuple[MatmulWork, Any]:
@@ -20,6 +22,11 @@ def made(kind: Any, seed: int = 11) -> tuple[MatmulWork, Any]:
     output = work.buffer()
     work.run(output)
     return work, output
+
+
+@pytest.fixture(autouse=True)
+def block_scales(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "_scaled_mm", build_scaled_mm())
 
 
 @pytest.fixture(autouse=True)
@@ -109,21 +116,66 @@ def summed_like_tensor_cores(left: Any, right: Any, bits: int, step: int, span: 
     return total + part
 
 
+def factors(kind: ProductKind) -> list[Any]:
+    """Left and right of depth 8192, a row each for a row or column of the output."""
+    rows, depth = (128, 8192) if kind.block else (32, 8192)
+    width = depth // 2 if kind.name == "nvfp4" else depth
+    sides = [build_operand((rows, width), kind.operands, 7 + side, "cpu") for side in (0, 1)]
+    if not kind.block:
+        return sides
+    scales = [build_operand((rows, depth // kind.block), kind.scales, 9 + side, "cpu", scale=True) for side in (0, 1)]
+    exact = [dequantise(side, scale, kind.block) for side, scale in zip(sides, scales, strict=True)]
+    numbers = [scale_operand(side, scale) for side, scale in zip(sides, scales, strict=True)]
+    assert all(torch.equal(one.double(), other) for one, other in zip(numbers, exact, strict=True))
+    return numbers
+
+
+@pytest.mark.parametrize("kind", [kind for kind in HERE if kind.block], ids=lambda kind: kind.name)
+def test_block_scaled_products_of_full_depth_are_exact_in_fp32(kind: ProductKind) -> None:
+    left, right = factors(kind)
+    exact = left.double() @ right.double().t()
+    for order in (slice(None), torch.randperm(8192, generator=torch.Generator().manual_seed(1))):
+        assert torch.equal((left[:, order].float() @ right[:, order].float().t()).double(), exact)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in HERE if kind.block], ids=lambda kind: kind.name)
+def test_a_scale_that_changed_has_a_place_and_one_that_the_device_takes_wrongly_is_refused(kind: ProductKind) -> None:
+    work, output = made(kind)
+    scale = work.scales[1].view(torch.uint8)
+    scale[77, 3] ^= 1
+    ((name, errors),) = work.operand_errors().items()
+    assert name == "right scale"
+    assert errors.listed[0].offset_bytes == (77 * scale.shape[1] + 3) // 8 * 8
+    work.run(output)
+    scale[77, 3] ^= 1
+    assert work.operand_errors() == {}
+    assert [each.by for each in product_verification.collect_objections(work, output)][-1] == "double precision"
+
+
 @pytest.mark.parametrize(
     ("name", "operand_bits", "bits", "step", "span"),
-    [("bf16", 7, 23, 8, 8192), ("fp16", 10, 23, 16, 8192), ("tf32", 10, 23, 4, 8192), ("fp8", 3, 13, 32, 128)],
+    [
+        ("bf16", 7, 23, 8, 8192),
+        ("fp16", 10, 23, 16, 8192),
+        ("tf32", 10, 23, 4, 8192),
+        ("fp8", 3, 13, 32, 128),
+        ("mxfp8", 3, 13, 32, 8192),
+        ("nvfp4", 5, 13, 32, 8192),
+    ],
 )
 def test_the_limits_allow_what_tensor_cores_cut_off_in_products_of_full_depth(
     name: str, operand_bits: int, bits: int, step: int, span: int
 ) -> None:
     kind = next(kind for kind in KINDS if kind.name == name)
-    left, right = (build_operand((32, 8192), kind.operands, 7 + side, "cpu") for side in (0, 1))
+    if kind.block and None in kind:
+        pytest.skip(f"this torch has no {name}")
+    left, right = factors(kind)
     true = left.double() @ right.double().t()
     given = [cut(each.double(), operand_bits) for each in (left, right)]
     output = summed_like_tensor_cores(given[0], given[1].t(), bits, step, span).to(kind.output)
     limit = product_verification.compute_tolerance(kind, true, left, right.t())
     excess = float(((output.double() - true).abs() / limit).max())
     assert 0 < excess < 0.6
-    sums = checksums.verify_checksums(left, right.t(), output, tensor_float=name == "tf32")
+    sums = checksums.verify_checksums(left, right.t(), output, kind=kind.operands, tensor_float=name == "tf32")
     assert not sums.wrong
     assert sums.excess < 0.6
