@@ -53,7 +53,7 @@ class WorkHistory:
 
     def __init__(self, context: Context, device: Device) -> None:
         self._context, self._device = context, device
-        self.kinds, self.lacks = list_available_kinds(device)
+        self.kinds, self.lacks = list_available_kinds(device, context.level)
         self.digests: dict[str, str] = {}
         self.rates: dict[str, list[float]] = {}
         self.outputs = 0

@@ -36,10 +36,14 @@ class ProductItem(NamedTuple):
         return f"{self.setting} seed {self.seed}"
 
 
-def list_available_kinds(device: Device) -> tuple[list[ProductKind], dict[str, str]]:
-    """The types that this device should support, and why it lacks the others."""
-    lacks = {kind.name: why for kind in KINDS if (why := explain_missing_kind(kind, device.torch_name))}
-    return [kind for kind in KINDS if kind.name not in lacks], lacks
+def list_available_kinds(device: Device, level: str) -> tuple[list[ProductKind], dict[str, str]]:
+    """The types that this device should support, and why it lacks the others.
+
+    The gate leaves out block-scaled types: they cost it time, and no GPU has computed them for us yet.
+    """
+    kinds = [kind for kind in KINDS if not kind.block or level != "gate"]
+    lacks = {kind.name: why for kind in kinds if (why := explain_missing_kind(kind, device.torch_name))}
+    return [kind for kind in kinds if kind.name not in lacks], lacks
 
 
 def choose_product_size(kind: ProductKind, device: Device) -> int:

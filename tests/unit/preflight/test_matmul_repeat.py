@@ -209,7 +209,7 @@ def test_a_gpu_is_asked_for_what_it_has_in_sizes_that_are_quick(
     capability: tuple[int, int], lacks: list[str], fp64: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
-    kinds, missing = list_available_kinds(GPU)
+    kinds, missing = list_available_kinds(GPU, "standard")
     assert list(missing) == lacks
     assert [kind for kind in KINDS if kind in kinds] == kinds
     sizes = {kind.name: choose_product_size(kind, GPU) for kind in kinds}

@@ -78,7 +78,7 @@ def list_refusals(result: Result) -> list[str]:
 
 @NEEDS_TYPES
 def test_block_scaled_products_are_computed_verified_and_digested(cuda: CudaState) -> None:
-    (result,) = run_check("matmul_repeat")
+    (result,) = run_check("matmul_repeat", level="standard")
     assert (list_refusals(result), "lacks" in result.evidence) == ([], False)
     for kind in SCALED:
         assert f"{kind} 128 seed" in str(result.evidence["digests"])
@@ -87,7 +87,7 @@ def test_block_scaled_products_are_computed_verified_and_digested(cuda: CudaStat
 
 @pytest.mark.parametrize("fault", ["one_output", "all_outputs", "operand", "nan"])
 def test_each_fault_is_found_in_block_scaled_products(cuda: CudaState, fault: str) -> None:
-    (result,) = run_check("matmul_repeat", fault)
+    (result,) = run_check("matmul_repeat", fault, "standard")
     assert set(SCALED) <= set(result.reason.rpartition("; also ")[2].split(", "))
 
 
@@ -119,7 +119,7 @@ def test_block_scales_that_the_library_refuses_are_a_remark(
     cuda: CudaState, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     refuse_block_scales(monkeypatch, error)
-    (result,) = run_check("matmul_repeat")
+    (result,) = run_check("matmul_repeat", level="standard")
     assert result.outcome is Outcome.PASS
     assert [remark.split(", ")[0] for remark in list_refusals(result)] == [
         f"the library refuses {kind}" for kind in SCALED
@@ -133,7 +133,7 @@ def test_block_scales_that_fail_are_no_remark(
 ) -> None:
     refuse_block_scales(monkeypatch, error)
     with pytest.raises(type(error), match=str(error)):
-        run_check("matmul_repeat")
+        run_check("matmul_repeat", level="standard")
 
 
 @NEEDS_TYPES
@@ -142,7 +142,7 @@ def test_a_type_that_the_device_computed_before_is_not_refused(
 ) -> None:
     computed = 4  # one to try, three repeats
     refuse_block_scales(monkeypatch, REFUSALS[2], computed)
-    history = WorkHistory(build_context(), DEVICE)
+    history = WorkHistory(build_context(level="standard"), DEVICE)
     mxfp8 = next(kind for kind in KINDS if kind.name == "mxfp8")
     history.visit(ProductItem(mxfp8, 128, 1))
     with pytest.raises(RuntimeError, match="mxfp8 128 seed 2: CUDA error: CUBLAS_STATUS_NOT_SUPPORTED"):
@@ -153,8 +153,13 @@ def test_a_type_that_the_device_computed_before_is_not_refused(
 def test_types_that_torch_lacks_are_a_remark(cuda: CudaState, monkeypatch: pytest.MonkeyPatch) -> None:
     kinds = (KINDS[0], *(ProductKind(kind, None, torch.bfloat16, 16, None) for kind in ("mxfp8", "nvfp4")))
     monkeypatch.setattr("preflight.checks.matmul_schedule.KINDS", kinds)
-    (result,) = run_check("matmul_repeat")
+    (result,) = run_check("matmul_repeat", level="standard")
     assert result.outcome is Outcome.PASS
     assert [remark.rpartition(": ")[2] for remark in list_refusals(result)] == [
         f"torch {torch.__version__} has no such type"
     ] * 2
+
+
+def test_the_gate_leaves_block_scaled_products_out(cuda: CudaState) -> None:
+    (result,) = run_check("matmul_repeat")
+    assert not any(kind in str(result.evidence["digests"]) for kind in ("mxfp8", "nvfp4"))
