@@ -48,7 +48,7 @@ def parse_gpu_direct(log: str) -> GpuDirectUse:
     channels: list[tuple[str, bool]] = []
     adapters: dict[str, bool] = {}
     connected = False
-    for line in log.splitlines():
+    for line in log.split("\n")[:-1]:  # NCCL may still be writing the last one
         if match := _CHANNEL.search(line):
             connected = True
             if match["net"] != _TCP:

@@ -43,7 +43,7 @@ channels = st.lists(st.tuples(st.sampled_from(["send", "receive"]), st.booleans(
 
 
 def print_channel(way: str, number: int, end: str, net: str = "IB") -> str:
-    return f"n0:1:2 [0] NCCL INFO Channel {number:02d}/0 : 0[0] -> 1[0] [{way}] via NET/{net}/{number}{end}"
+    return f"n0:1:2 [0] NCCL INFO Channel {number:02d}/0 : 0[0] -> 1[0] [{way}] via NET/{net}/{number}{end}\n"
 
 
 @pytest.mark.parametrize("release", RELEASES)
@@ -57,16 +57,29 @@ def test_each_release_of_nccl_is_read(release: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "log", ["", TCP, "NCCL version 2.28.9+cuda13.0", build_log("2.28", direct=True).partition("Channel")[0]]
+    "log",
+    [
+        "",
+        TCP,
+        TCP.partition("n0:1:2 [0] NCCL INFO Channel")[0],
+        "NCCL version 2.28.9+cuda13.0\n",
+        build_log("2.28", direct=True).partition("n0:31842:31905 [0] NCCL INFO Channel")[0],
+        "NET/IB : GPU Direct RDMA Disabled for HCA 0 'a'\nNET/IB : GPU Direct RDMA (DMABUF) enabled for HCA 1 'b'\n",
+    ],
 )
 def test_without_rdma_or_without_a_connection_nothing_is_known(log: str) -> None:
     assert parse_gpu_direct(log) == GpuDirectUse()
 
 
 def test_what_nccl_has_disabled_is_known_before_it_connects() -> None:
-    log = build_log("2.21", direct=False).partition("Channel 00/02")[0]
+    log = build_log("2.21", direct=False).partition("n0:31842:31905 [0] NCCL INFO Channel")[0]
     assert parse_gpu_direct(log) == GpuDirectUse(used=GpuDirect.NO, words="NCCL disabled it for mlx5_0, mlx5_1")
     assert parse_gpu_direct(log + TCP) == GpuDirectUse(), "it used TCP"
+
+
+def test_a_rank_may_send_through_another() -> None:
+    assert parse_gpu_direct(print_channel("send", 3, "(1)/GDRDMA")).used is GpuDirect.YES
+    assert parse_gpu_direct(print_channel("send", 3, "(1)")).used is GpuDirect.NO
 
 
 def test_a_plug_in_may_have_a_name_of_several_words() -> None:
@@ -79,11 +92,11 @@ def test_all_receiving_channels_must_use_it_whatever_else_is_printed(
     channels: list[tuple[str, bool, int]], noise: list[str], order: Any
 ) -> None:
     lines = [print_channel(way, number, "/GDRDMA" if direct else "") for way, direct, number in channels]
-    lines += [*TCP.splitlines(), *noise]
+    lines += [*TCP.splitlines(keepends=True), *(f"{text}\n" for text in noise)]
     order.shuffle(lines)
     received = [direct for way, direct, _ in channels if way == "receive"] or [direct for _, direct, _ in channels]
     expected = GpuDirect.UNKNOWN if not received else GpuDirect.YES if all(received) else GpuDirect.NO
-    assert parse_gpu_direct("\n".join(lines)).used is expected
+    assert parse_gpu_direct("".join(lines)).used is expected
 
 
 @given(st.text(), st.sampled_from([*RELEASES]), st.integers(0, 2000))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from preflight.check_context import Context, Device
+from preflight.check_context import Context, Device, Note
 from preflight.checks import nic_rails
 from preflight.expectations.result_judgement import Knowledge, apply_expectations
 from preflight.host import rdma_loop
@@ -98,12 +98,12 @@ def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]
     return make
 
 
-def check(root: Path, uuids: list[str] = UUIDS, rails: str = "") -> dict[str, Result]:
+def check(root: Path, uuids: list[str] = UUIDS, rails: str = "", note: Note = lambda _: None) -> dict[str, Result]:
     devices = tuple(
         Device(name=f"cuda:{n}", torch_name=f"cuda:{n}", index=n, label="GPU", uuid=uuid, product="NVIDIA Simulated")
         for n, uuid in enumerate(uuids)
     )
-    context = Context(device=None, devices=devices, level="standard", seconds=1.0, fault="", note=lambda _: None)
+    context = Context(device=None, devices=devices, level="standard", seconds=1.0, fault="", note=note)
     results = apply_expectations(
         list(nic_rails.check_nic_rails(context, Machine(root), {nic_rails.WANTED_VARIABLE: rails})),
         devices,
@@ -154,11 +154,12 @@ def test_each_rail_has_a_rate_from_the_nearest_gpus_memory(
 
 
 def test_a_node_without_gpus_says_nothing_about_them(node: Path, tool: Callable[..., Path]) -> None:
-    folder = tool()
-    results = check(node, [])
+    folder, notes = tool(), list[str]()
+    results = check(node, [], note=notes.append)
     assert {figure.name for result in results.values() for figure in result.figures} == {"rail_rate"}
     assert {result.remarks for result in results.values()} == {()}
     assert calls(folder) == calls(folder, "--help") == []
+    assert not any("GPU" in note for note in notes)
 
 
 @pytest.mark.parametrize(
