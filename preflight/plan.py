@@ -85,7 +85,7 @@ SPECS = {
         ),
         Spec("host_memory", Scope.NODE, 300.0, ("bit_flip", "slow"), _map_level_seconds(None, 10, 60)),
         Spec("storage", Scope.NODE, 240.0, ("wrong_bytes", "slow", "full"), _map_level_seconds(None, 8, 30)),
-        Spec("nic_rails", Scope.NODE, 180.0, ("down", "slow", "corrupt"), _map_level_seconds(None, 5, 15)),
+        Spec("nic_rails", Scope.NODE, 360.0, ("down", "slow", "corrupt"), _map_level_seconds(None, 5, 15)),
         Spec("host_link", Scope.DEVICE, 120.0, ("narrow", "slow", "corrupt"), _map_level_seconds(1, 5, 20)),
         Spec(
             "memory_pattern",

@@ -10,7 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from preflight.check_context import Context
-from preflight.host import network_rails, rail_traffic
+from preflight.checks import rail_gpu_memory
+from preflight.host import network_rails, rail_traffic, rdma_loop
+from preflight.host.gpu_locality import SAME_SWITCH, NearGpu
 from preflight.host.network_rails import NetworkRail, WantedRail
 from preflight.host.rail_traffic import TrafficResult
 from preflight.host.significant_digits import round_to_four_digits
@@ -24,8 +26,10 @@ LEAST_GB_S = 0.02  # the minimum for training; a rate above it says little, as T
 LOOP_SHARE = 0.5  # of the loopback rate of other RDMA ports of the node
 SECONDS_SHARE = 0.2  # of the test's time, for one peer
 SLOW_S = 0.3
+LOOP = "loop"
 WHOSE = "the fault is at this end, the other end or in between: name a second peer to tell them apart"
 _LOOP_PORT = 18515
+_GPU_LOOP_PORT = 18615
 
 
 class RailPeer(msgspec.Struct, frozen=True):
@@ -41,14 +45,20 @@ class RailPeer(msgspec.Struct, frozen=True):
 
 
 class _RailInspection(msgspec.Struct, frozen=True):
-    """One tested rail; `carried` is the result of each peer that responded."""
+    """One tested rail; `carried` is the result of each peer that responded.
+
+    `slow` are faults by the rates of other ports only, `wrong` what an operator must put right; `gpu` is the nearest one.
+    """
 
     rail: NetworkRail
     faults: tuple[str, ...] = ()
+    slow: tuple[str, ...] = ()
+    wrong: tuple[str, ...] = ()
     unsure: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     figures: tuple[Figure, ...] = ()
     carried: tuple[tuple[RailPeer, TrafficResult], ...] = ()
+    gpu: NearGpu | None = None
 
 
 def check_nic_rails(
@@ -115,11 +125,12 @@ def _inspect_rail(
     peers: tuple[RailPeer, ...],
 ) -> _RailInspection:
     faults, remarks = network_rails.judge_rail(rail, tested, names)
-    seen = _RailInspection(rail, tuple(faults), (), tuple(remarks))
+    seen = _RailInspection(rail, tuple(faults), remarks=tuple(remarks))
     if rail.up is False:
         return seen
     if "/" in rail.name:
         seen = _test_rdma_loop(context, seen, _LOOP_PORT + tested.index(rail))
+        seen = _test_gpu_memory(context, machine, seen, _GPU_LOOP_PORT + tested.index(rail))
     for peer in peers:
         if peer.rail in (rail.name, rail.interface):
             seen = _test_peer_traffic(context, seen, peer)
@@ -136,15 +147,32 @@ def _test_rdma_loop(context: Context, seen: _RailInspection, tcp_port: int) -> _
     device, _, port = seen.rail.name.partition("/")
     context.note(f"{seen.rail.name}: data through its loopback")
     try:
-        rate = rail_traffic.measure_rdma_loop(device, port, tcp_port)
+        rate = rdma_loop.measure_rdma_loop(device, port, tcp_port)
     except OSError as error:
         return msgspec.structs.replace(seen, unsure=(*seen.unsure, str(error)))
     if rate is None:
         words = (
-            f"{rail_traffic.RDMA_TOOL} is not installed, so nothing was sent through {seen.rail.name}; install perftest"
+            f"{rdma_loop.RDMA_TOOL} is not installed, so nothing was sent through {seen.rail.name}; install perftest"
         )
         return msgspec.structs.replace(seen, remarks=(*seen.remarks, words))
-    return msgspec.structs.replace(seen, figures=(*seen.figures, _build_rate_figure(rate, "loop")))
+    return msgspec.structs.replace(seen, figures=(*seen.figures, _build_rate_figure(rate, LOOP)))
+
+
+def _test_gpu_memory(context: Context, machine: Machine, seen: _RailInspection, tcp_port: int) -> _RailInspection:
+    host_rate = next((figure.value for figure in seen.figures if figure.setting == LOOP), None)
+    uuids = {device.uuid for device in context.devices if not device.on_host}
+    if host_rate is None or not uuids:
+        return seen
+    context.note(f"{seen.rail.name}: data through its loopback from the nearest GPU's memory")
+    run = rail_gpu_memory.measure_gpu_rail(machine, seen.rail.name, uuids, tcp_port, host_rate)
+    return msgspec.structs.replace(
+        seen,
+        gpu=run.gpu,
+        figures=(*seen.figures, *filter(None, [run.figure])),
+        remarks=(*seen.remarks, *filter(None, [run.remark])),
+        wrong=(*seen.wrong, *filter(None, [run.wrong])),
+        unsure=(*seen.unsure, *filter(None, [run.unsure])),
+    )
 
 
 def _test_peer_traffic(
@@ -200,32 +228,42 @@ def _build_rate_figure(value: float, setting: str) -> Figure:
 
 
 def _compare_rails(seen: list[_RailInspection]) -> Iterator[Result]:
-    """Each rail, and its loopback rate against those of other rails of its board."""
-    loops = {each.rail.name: f.value for each in seen for f in each.figures if f.setting == "loop"}
+    """Each rail, and its loopback rates against those of other rails of its board."""
     for each in seen:
-        others = [
-            loops[o.rail.name]
-            for o in seen
-            if o.rail.name in loops and o is not each and o.rail.board == each.rail.board
-        ]
-        mine = loops.get(each.rail.name)
-        slow: tuple[str, ...] = ()
-        if (
-            mine is not None
-            and len(others) >= network_rails.SIBLINGS_MIN
-            and mine < LOOP_SHARE * statistics.median(others)
-        ):
-            slow = (
-                f"carries {mine:.3g} GB/s through its loopback, ports of the same board {statistics.median(others):.3g}",
-            )
-        yield _build_result(msgspec.structs.replace(each, faults=each.faults + slow))
+        faults = _describe_slow_loop(each, seen, "rail_rate", LOOP, "through its loopback")
+        slow = _describe_slow_loop(each, seen, rail_gpu_memory.FIGURE, SAME_SWITCH, "from the nearest GPU's memory")
+        slow = tuple(f"{words}; {rail_gpu_memory.ADVICE}" for words in slow)
+        yield _build_result(msgspec.structs.replace(each, faults=each.faults + faults, slow=slow))
+
+
+def _describe_slow_loop(
+    each: _RailInspection, seen: Sequence[_RailInspection], name: str, setting: str, how: str
+) -> tuple[str, ...]:
+    """How one rail is slower than at least three others of its board; nothing if it is not."""
+    rates = {o.rail.name: f.value for o in seen for f in o.figures if (f.name, f.setting) == (name, setting)}
+    others = [
+        rates[o.rail.name] for o in seen if o.rail.name in rates and o is not each and o.rail.board == each.rail.board
+    ]
+    mine = rates.get(each.rail.name)
+    if mine is None or len(others) < network_rails.SIBLINGS_MIN or mine >= LOOP_SHARE * statistics.median(others):
+        return ()
+    return (f"carries {mine:.3g} GB/s {how}, ports of the same board {statistics.median(others):.3g}",)
 
 
 def _build_result(seen: _RailInspection) -> Result:
-    outcome = Outcome.FAIL if seen.faults else Outcome.ERROR if seen.unsure else Outcome.PASS
+    """The worst decides. A rate from GPU memory alone fails a port by limit, so only on a measured platform."""
+    outcomes = (
+        (Outcome.FAIL, seen.faults),
+        (Outcome.NOT_RUN, seen.wrong),
+        (Outcome.ERROR, seen.unsure),
+        (Outcome.FAIL, seen.slow),
+    )
+    outcome = next((outcome for outcome, words in outcomes if words), Outcome.PASS)
     evidence: Evidence = {"kind": seen.rail.kind, "state": seen.rail.words}
     known = {"rate_gbps": seen.rail.rate, "pcie_width": seen.rail.width, "pcie_width_max": seen.rail.width_max}
     evidence |= {name: value for name, value in known.items() if value is not None}
+    if seen.gpu is not None:
+        evidence["gpu"] = seen.gpu.address
     if seen.carried:
         evidence["peers"] = "; ".join(
             f"{peer.where} {round_to_four_digits(carried.rate):g} GB/s" for peer, carried in seen.carried
@@ -234,11 +272,13 @@ def _build_result(seen: _RailInspection) -> Result:
         test=TEST,
         outcome=outcome,
         device=seen.rail.name,
-        reason="; ".join(seen.faults + seen.unsure),
+        reason="; ".join(seen.faults + seen.wrong + seen.unsure + seen.slow),
         figures=seen.figures,
-        locations=(Location(nic=seen.rail.name),) if seen.faults else (),
+        locations=(Location(nic=seen.rail.name),) if outcome is Outcome.FAIL else (),
         remarks=seen.remarks,
         evidence=evidence,
+        misconfigured=outcome is Outcome.NOT_RUN,
+        by_limit=outcome is Outcome.FAIL and not seen.faults,
     )
 
 

@@ -11,6 +11,7 @@ import msgspec
 from preflight.fault_localisation.localisation_records import Round
 from preflight.fault_localisation.pair_rounds import plan_pair_rounds
 from preflight.group.culprit_messages import build_accusations
+from preflight.group.gpu_direct import GpuDirect, GpuDirectUse
 from preflight.group.group_records import (
     GROUP_VERSION,
     UNIT,
@@ -79,6 +80,7 @@ class Coordinator:
         self._standing: dict[str, Standing] = {}
         self._silent_since: dict[str, str] = {}
         self._odd: dict[str, str] = {}
+        self._direct: dict[str, GpuDirectUse] = {}
         self._records: list[PairRecord] = []
         self._calls = 0
         self._compared = False
@@ -136,6 +138,7 @@ class Coordinator:
         )
         self._call(CoordinatorMessage(step=step))
         answers = self._answers(number, [node for pair in pairs for node in pair], rank_of, wait_s)
+        self._direct |= {node: answer.gpu_direct for node, answer in answers.items()}
         self._records += combine_pair_answers(number + 1, pairs, answers, compared=self._compared)
         for node in (node for pair in pairs for node in pair if node not in answers and node not in self._odd):
             self._standing[node] = Standing.SILENT
@@ -192,6 +195,7 @@ class Coordinator:
             strangers=self._strangers(),
             odd=self._odd,
             doubles=self._came.doubles,
+            gpu_direct=self._direct,
         )
 
     def _document(self, judged: GroupJudgement, started_at: float, seconds: float) -> GroupDocument:
@@ -236,4 +240,5 @@ class Coordinator:
             own=word.own,
             facts=word.facts or {},
             rails=word.rails,
+            gpu_direct=self._direct[name].used if name in self._direct else GpuDirect.UNKNOWN,
         )

@@ -7,6 +7,7 @@ import enum
 import msgspec
 
 from preflight.fault_localisation.localisation_records import Kind, Why
+from preflight.group.gpu_direct import GpuDirect, GpuDirectUse
 from preflight.results import Evidence, Verdict
 
 GROUP_VERSION = 1
@@ -96,9 +97,10 @@ class RailMeasurement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
 
 class StepAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """One end's result of a step."""
+    """One end's result of a step. `gpu_direct` is what its NCCL has logged since the start."""
 
     measured: tuple[RailMeasurement, ...]
+    gpu_direct: GpuDirectUse = GpuDirectUse()
 
 
 class PairRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -129,7 +131,7 @@ class Standing(str, enum.Enum):
 
 
 class NodeRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One node of the group."""
+    """One node of the group. `gpu_direct`: whether NCCL used GPUDirect RDMA on all its channels; unknown without RDMA."""
 
     rank: int
     node: str
@@ -138,6 +140,7 @@ class NodeRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     own: SelfTestResult | None = None
     facts: Evidence = {}
     rails: tuple[str, ...] = ()
+    gpu_direct: GpuDirect = GpuDirect.UNKNOWN
 
 
 class Named(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from preflight.group.culprit_messages import describe_culprit
+from preflight.group.gpu_direct import GpuDirect
 from preflight.group.group_records import GroupDocument, Standing
 from vocabulary.text.plurals import format_count
 
@@ -28,6 +29,9 @@ def render_group_text(document: GroupDocument) -> str:
     lines.append(
         "  nodes     " + ", ".join(f"{number} {standing.value}" for standing, number in count.items() if number)
     )
+    uses = [node.gpu_direct for node in document.nodes]
+    if known := [f"{uses.count(use)} {use.value}" for use in (GpuDirect.YES, GpuDirect.NO) if use in uses]:
+        lines.append(f"  GPUDirect RDMA: {', '.join(known)}")
     rates = sorted((pair.rate, pair.a, pair.b) for pair in document.pairs if pair.rate is not None)
     for rate, a, b in rates[:PAIRS_SHOWN]:
         lines.append(f"  {rate:8.2f} {document.unit}  {a} - {b}")

@@ -16,10 +16,17 @@ from preflight.fault_localisation.localisation_records import (
     PairExpectations,
     Round,
     Topology,
+    Why,
 )
 from preflight.fault_localisation.localisation_records import LocalisationVerdict as Located
 from preflight.fault_localisation.localisation_verdict import localise_faults as locate
 from preflight.group.culprit_messages import describe_culprit
+from preflight.group.gpu_direct import (
+    GpuDirectUse,
+    describe_node_without,
+    describe_rare_use,
+    find_nodes_without,
+)
 from preflight.group.group_records import Named, NodeReport, PairRecord, Standing
 from preflight.group.pair_records import build_pair_results
 from preflight.results import Verdict
@@ -34,7 +41,8 @@ class GroupEvidence:
     """All data of a group. `standing` names every node; `words` those that arrived; `records` are all pairs so far.
 
     `expected` is a healthy rate in GB/s, None if unknown. `silent_since` explains missing nodes, `odd` what an operator must fix
-    on a node; `doubles` are ranks with a duplicate name, listed as NAME#RANK.
+    on a node; `doubles` are ranks with a duplicate name, listed as NAME#RANK;
+    `gpu_direct` is each node's use of GPUDirect RDMA.
     """
 
     standing: Mapping[str, Standing]
@@ -46,6 +54,7 @@ class GroupEvidence:
     strangers: Sequence[str] = ()
     odd: Mapping[str, str] = field(default_factory=dict)
     doubles: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    gpu_direct: Mapping[str, GpuDirectUse] = field(default_factory=dict)
 
 
 class GroupJudgement(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,12 +76,18 @@ def judge_group(scene: GroupEvidence) -> GroupJudgement:
     In order of weight, as for one node: culprits, then what an operator must fix, then unknowns. All reasons are listed.
     """
     located = _localise_culprits(scene)
-    culprits = (*_name_unfit_nodes(scene), *(_build_named(scene, accused) for accused in located.culprits))
-    suspects = tuple(_build_named(scene, accused) for accused in located.suspects)
+    blamed = tuple(_build_named(scene, each) for each in located.culprits if not _lacks_gpu_direct(scene, each))
+    culprits = (*_name_unfit_nodes(scene), *blamed)
+    suspects = tuple(_build_named(scene, each) for each in located.suspects if not _lacks_gpu_direct(scene, each))
     unsure = [*_describe_unknowns(scene, culprits), *(describe_culprit(one) for one in suspects)]
     if located.conclusion is Conclusion.INCONCLUSIVE and len(_list_tested_nodes(scene)) > 1 and not scene.strangers:
         unsure += located.reasons
     wrong = list(_describe_misconfigurations(scene))
+    wrong += [
+        f"{describe_culprit(_build_named(scene, each))}, without GPUDirect RDMA"
+        for each in located.culprits
+        if _lacks_gpu_direct(scene, each)
+    ]
     classes = (
         (Verdict.FAIL, [describe_culprit(culprit) for culprit in culprits]),
         (Verdict.MISCONFIGURED, wrong),
@@ -141,6 +156,15 @@ def _localise_culprits(scene: GroupEvidence) -> Located:
     return locate(build_pair_results(_select_tested_records(scene), compared=scene.compared), topology, known)
 
 
+def _lacks_gpu_direct(scene: GroupEvidence, accused: Accused) -> bool:
+    """Whether a node, an adapter or a link is merely slow and an end lacks GPUDirect RDMA: a setting, not broken hardware."""
+    ends = set(accused.where)
+    if accused.kind is Kind.SWITCH or ends.isdisjoint(find_nodes_without(scene.gpu_direct)):
+        return False
+    mine = [r for r in _select_tested_records(scene) if ends <= {r.a, r.b} and accused.rail in (None, r.rail)]
+    return all(record.why is Why.MEASURED and not record.wrong_words for record in mine)
+
+
 def _name_unfit_nodes(scene: GroupEvidence) -> Iterator[Named]:
     for node in _list_nodes_with(scene, Standing.UNFIT):
         own = scene.words[node].own
@@ -164,6 +188,7 @@ def _describe_misconfigurations(scene: GroupEvidence) -> Iterator[str]:
     for node, word in scene.words.items():
         if word.own is not None and word.own.verdict is Verdict.MISCONFIGURED:
             yield f"node {node}: {word.own.reason}"
+    yield from (describe_node_without(node, scene.gpu_direct) for node in find_nodes_without(scene.gpu_direct))
     yield from (str(found) for found in _compare_software_facts(scene) if found.matters)
 
 
@@ -201,6 +226,7 @@ def _build_remarks(scene: GroupEvidence, located: Located) -> Iterator[str]:
             "rates are not compared, because nodes share a machine, or there are only two and no expected rate; "
             "checked were only answers and data"
         )
+    yield from filter(None, [describe_rare_use(scene.gpu_direct)])
     yield from (str(found) for found in _compare_software_facts(scene) if not found.matters)
     if located.conclusion is not Conclusion.INCONCLUSIVE:
         yield from located.reasons

@@ -7,6 +7,7 @@ import secrets
 import threading
 from collections.abc import Callable, Sequence
 
+from preflight.group.gpu_direct import parse_gpu_direct
 from preflight.group.group_records import (
     ArrivalMessage,
     CoordinatorMessage,
@@ -18,6 +19,7 @@ from preflight.group.group_records import (
 )
 from preflight.group.injected_faults import CORRUPT, DIE, HANG, GroupFault, commits_fault, compute_rate_share
 from preflight.group.launchers.rank_placement import RankPlacement
+from preflight.group.nccl_log import NcclLog
 from preflight.group.pair_transfer import ExchangeRequest, GroupRail, exchange_payloads
 from preflight.group.rendezvous_store import CALL_S, GroupMismatch, RendezvousLost, RendezvousStore
 from preflight.group.transfer_deadline import DeadlineRunner
@@ -43,6 +45,7 @@ class GroupMember:
         self._faults = faults
         self._note = note
         self._patience = DeadlineRunner()
+        self._log = NcclLog()
 
     def take_part(self, look: Callable[[], NodeReport], first_within_s: float) -> EndMessage:
         """Take part until the coordinator ends the group. `look` is this node's self-test; the arrival is announced before it.
@@ -53,6 +56,7 @@ class GroupMember:
         """
         here = self._arrive()
         self._meeting.put(f"word/{self._place.rank}", look())
+        self._log.open()  # not before the self-test, whose processes inherit the environment
         number, within_s = 0, first_within_s
         while True:
             call = self._meeting.take(f"call/{number}", CoordinatorMessage, within_s)
@@ -90,7 +94,10 @@ class GroupMember:
         came = self._meeting.take(f"here/{peer}", ArrivalMessage, step.pair_s)
         name = came.node if came is not None else self._place.name_of(peer)
         self._note(f"round {step.number + 1}: with {name}")
-        answer = StepAnswer(measured=tuple(self._on(rail, step, pair, name) for rail in self._rails))
+        measured = tuple(self._on(rail, step, pair, name) for rail in self._rails)
+        for warning in self._log.take_warnings():
+            self._note(warning)
+        answer = StepAnswer(measured=measured, gpu_direct=parse_gpu_direct(self._log.read()))
         self._meeting.put(f"answer/{step.number}/{self._place.rank}", answer)
 
     def _on(self, rail: GroupRail, step: RoundStep, pair: tuple[int, int], peer: str) -> RailMeasurement:

@@ -6,7 +6,6 @@ Not run on a GPU yet: of NCCL nothing but its calls' names was checked.
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -15,6 +14,8 @@ import msgspec
 import torch
 from torch.distributed import PrefixStore, ProcessGroupGloo
 
+from preflight.check_context import Device
+from preflight.checks.torch_devices import start_timer, synchronize_device
 from preflight.fault_localisation.localisation_records import Why
 from preflight.group.group_records import RailMeasurement
 from vocabulary.text.plurals import format_count
@@ -63,15 +64,16 @@ def exchange_payloads(
     if what.corrupt:
         payload[words // 3] ^= 1 << 17
     came = torch.empty(2 * words, dtype=torch.int64, device=rail.device)
-    seconds = []
+    seconds, device = [], Device(name=rail.name, torch_name=rail.device, index=0, label=rail.name)
     for repeat in range(REPEATS + 1):  # the first one connects
         came.fill_(POISON)
-        _synchronize_rail(rail)
-        began = time.perf_counter()
+        synchronize_device(device)
+        read_seconds = start_timer(device)
         group._allgather_base(came, payload).wait()  # noqa: SLF001 - torch's only way to a group that is not the default one
-        _synchronize_rail(rail)
+        spent = read_seconds()
+        synchronize_device(device)
         if repeat:
-            seconds.append(time.perf_counter() - began)
+            seconds.append(spent)
         from_peer = came[words:] if what.side == 0 else came[:words]
         if wrong := int((from_peer != expected).sum()):
             text = f"{wrong} of {format_count(words, 'word')} arrived corrupt in transfer {repeat}"
@@ -98,8 +100,3 @@ def _build_process_group(store: PrefixStore, rail: GroupRail, what: ExchangeRequ
 def _generate_payload(seed: int, side: int, words: int, device: str) -> Any:
     chance = torch.Generator(device=device).manual_seed(2 * seed + side)
     return torch.randint(-(1 << 62), 1 << 62, (words,), dtype=torch.int64, device=device, generator=chance)
-
-
-def _synchronize_rail(rail: GroupRail) -> None:
-    if rail.device != "cpu":
-        torch.cuda.synchronize(rail.device)

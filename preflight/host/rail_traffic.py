@@ -1,4 +1,4 @@
-"""Words over one rail, to a peer that sends back what it gets: TCP over one interface, or an RDMA port's own loop.
+"""Words over one rail by TCP, to a peer that sends back what it gets.
 
     python -m preflight.host.rail_traffic ADDRESS:PORT
 
@@ -8,10 +8,7 @@ answers on the peer's side until it is ended. A node cannot do without a peer: w
 from __future__ import annotations
 
 import hashlib
-import re
-import shutil
 import socket
-import subprocess
 import sys
 import threading
 import time
@@ -22,9 +19,6 @@ import msgspec
 
 BLOCK_BYTES = 1 << 20
 TIMEOUT_S = 10.0
-RDMA_TOOL = "ib_write_bw"
-RDMA_SECONDS = 2
-_RDMA_ROW = re.compile(r"^\s*\d+\s+\d+\s+[\d.]+\s+([\d.]+)", re.MULTILINE)
 
 
 class TrafficResult(msgspec.Struct, frozen=True):
@@ -128,62 +122,6 @@ def _echo_connection(link: socket.socket) -> None:
     with link, suppress(OSError):
         while data := link.recv(BLOCK_BYTES):
             link.sendall(data)
-
-
-def measure_rdma_loop(device: str, port: str, tcp_port: int) -> float | None:
-    """GB/s of an RDMA port to itself, by perftest; None if the tool is not installed.
-
-    The words go through the adapter and PCIe both ways, not through the cable. Not run on an RDMA adapter so far.
-
-    Raises:
-        OSError: the tool failed; the text holds its last words.
-    """
-    if shutil.which(RDMA_TOOL) is None:
-        return None
-    command = [
-        RDMA_TOOL,
-        "-d",
-        device,
-        "-i",
-        port,
-        "-F",
-        "--report_gbits",
-        "-D",
-        str(RDMA_SECONDS),
-        "-p",
-        str(tcp_port),
-    ]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
-        try:
-            done = _run_perftest_client([*command, "127.0.0.1"])
-        finally:
-            server.kill()
-    gigabits = parse_average_gigabits(done.stdout)
-    if done.returncode or gigabits is None:
-        words = " ".join((done.stderr or done.stdout).split())[-200:]
-        raise OSError(f"{RDMA_TOOL} ended with {done.returncode}: {words}")
-    return gigabits / 8
-
-
-def _run_perftest_client(command: list[str]) -> subprocess.CompletedProcess[str]:
-    """Retry until the server listens, with a deadline."""
-    until = time.monotonic() + TIMEOUT_S
-    while True:
-        try:
-            done = subprocess.run(
-                command, capture_output=True, text=True, check=False, timeout=RDMA_SECONDS + TIMEOUT_S
-            )
-        except subprocess.TimeoutExpired as error:
-            raise OSError(f"{RDMA_TOOL} did not end within {error.timeout:g} s") from error
-        if done.returncode == 0 or time.monotonic() > until:
-            return done
-        time.sleep(0.2)
-
-
-def parse_average_gigabits(text: str) -> float | None:
-    """The average in the last row of perftest's table, in Gb/s; None without a row."""
-    rows = _RDMA_ROW.findall(text)
-    return float(rows[-1]) if rows else None
 
 
 if __name__ == "__main__":

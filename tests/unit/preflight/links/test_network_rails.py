@@ -16,6 +16,7 @@ import pytest
 from preflight.check_context import Context
 from preflight.checks import nic_rails
 from preflight.checks.nic_rails import RailPeer
+from preflight.host import rdma_loop
 from preflight.host.network_rails import (
     NetworkRail,
     WantedRail,
@@ -29,9 +30,9 @@ from preflight.host.rail_traffic import (
     BLOCK_BYTES,
     TrafficResult,
     exchange_over_rail,
-    parse_average_gigabits,
     run_echo_server,
 )
+from preflight.host.rdma_loop import parse_average_gigabits
 from preflight.results import Outcome, Result
 from vocabulary.hardware.machine_files import Machine
 
@@ -67,6 +68,12 @@ def ethernet(root: Path, name: str, **files: object) -> None:
 def ran(root: Path | None = None, fault: str = "", **environ: str) -> list[Result]:
     context = Context(device=None, devices=(), level="standard", seconds=1.0, fault=fault, note=lambda _: None)
     return list(nic_rails.check_nic_rails(context, Machine(root) if root else None, environ))
+
+
+@pytest.fixture(autouse=True)
+def _without_perftest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This machine may have it; its own tests bring a stand-in."""
+    monkeypatch.setattr(rdma_loop, "RDMA_TOOL", "no_perftest_here")
 
 
 @pytest.fixture
