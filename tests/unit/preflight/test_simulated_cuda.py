@@ -15,6 +15,7 @@ from preflight.checks.load_products import LoadSize  # noqa: E402 - torch is opt
 from preflight.plan import SPECS, Scope  # noqa: E402 - torch is optional
 from preflight.results import Outcome, Result  # noqa: E402 - torch is optional
 from tests.unit.preflight.simulated_cuda import PRODUCT, CudaState, DeviceMapping, install_cuda  # noqa: E402 - torch is optional
+from tests.unit.preflight.simulated_programs import install_programs  # noqa: E402 - torch is optional
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(120)]
 DEVICE = Device(
@@ -43,6 +44,7 @@ COMPARED = {"slow", "slow_copy", "slow_one", "one_device"}  # found by compariso
 @pytest.fixture
 def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[CudaState]:
     state = install_cuda(monkeypatch)
+    install_programs(monkeypatch)
     monkeypatch.setattr("preflight.kernels.gpu_memory_allocation.RESERVE_BYTES_MIN", 24 << 20)
     for module, sizes in SMALL.items():
         for name, value in sizes.items():
