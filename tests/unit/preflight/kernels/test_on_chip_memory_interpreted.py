@@ -16,6 +16,7 @@ from preflight.kernels.on_chip_words import (
     L1,
     MEMORIES,
     NOT_KNOWN,
+    REGISTERS,
     SHARED,
     TURNS,
     build_source_words,
@@ -54,6 +55,14 @@ def test_only_the_faulty_program_returns_the_flipped_word(memory: str) -> None:
     wrong = outputs.words if memory == L1 else outputs.words ^ source.held
     assert wrong.nonzero().tolist() == [[1, FAULT_WORD]]
     assert outputs.sms.tolist() == [NOT_KNOWN] * 2
+
+
+@pytest.mark.parametrize("memory", [REGISTERS, SHARED])
+def test_every_turn_rewrites_every_word(memory: str) -> None:
+    source = build_source_words(3, 2, 2 * TURNS, "cpu")
+    source.flips[4] ^= 1 << 30
+    (words,) = run_programs(memory, source, 1, 2, -1, 0).words
+    assert torch.equal(words, source.held ^ 1 << 30)
 
 
 def test_a_turn_moves_words_of_shared_memory_to_other_threads() -> None:
