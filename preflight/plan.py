@@ -104,6 +104,13 @@ SPECS = {
         ),
         Spec("cache_pattern", Scope.DEVICE, 120.0, ("bit_flip", "stuck_bit"), _map_level_seconds(None, 6, 30)),
         Spec(
+            "on_chip_memory",
+            Scope.DEVICE,
+            120.0,
+            ("register_bit", "shared_bit", "l1_bit"),
+            _map_level_seconds(None, 1, 10),
+        ),
+        Spec(
             "matmul_repeat",
             Scope.DEVICE,
             360.0,

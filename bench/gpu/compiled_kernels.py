@@ -27,6 +27,13 @@ from preflight.kernels.memory_kernels import (  # noqa: E402 - after the filter
     verify_kernel,
     write_kernel,
 )
+from preflight.kernels.on_chip_kernels import (  # noqa: E402 - after the filter
+    ROWS,
+    l1_kernel,
+    register_kernel,
+    shared_kernel,
+)
+from preflight.kernels.on_chip_words import HELD_WORDS, LINE_WORDS  # noqa: E402 - after the filter
 from preflight.kernels.triton_matmul import product_kernel  # noqa: E402 - after the filter
 from preflight.kernels.triton_memory import BLOCK_WORDS, KEPT, LISTED  # noqa: E402 - after the filter
 
@@ -36,6 +43,8 @@ GATE = (("address", "hash"), ("hash", "hash"), ("hash", "walking"))  # what is v
 _WORDS = ("memory", "notes", "kept", "counters", "listed", "data", "rows", "numbers")
 _POINTERS = dict.fromkeys((*_WORDS, "digests", "kept_places", "kept_words"), "*i64")
 _POINTERS |= {"left": "*bf16", "right": "*bf16", "output": "*bf16", "sms": "*i32"}
+_ON_CHIP = dict.fromkeys(("held", "lines", "flips", "outputs", "sms"), "*i32")
+_ON_CHIP |= dict.fromkeys(("turns", "window", "windows", "fault", "mask"), "i32")
 _ALIGNED = [["tt.divisibility", 16]]
 
 
@@ -68,21 +77,25 @@ def list_kernels(*, whole: bool) -> Iterator[Kernel]:
     digest = {"data": "*i64", "counter": "*i64"}
     yield Kernel("digest", digest_kernel, {"BLOCK": 2048, "ROOM": 16, "COMPARE": True}, digest)
     yield Kernel("product", product_kernel, {"TILE": 128, "DEPTH": 64, "ASK_SM": True}, {})
+    on_chip = {"WORDS": HELD_WORDS, "ASK_SM": True}
+    yield Kernel("registers", register_kernel, on_chip, _ON_CHIP)
+    yield Kernel("shared memory", shared_kernel, on_chip | {"ROWS": ROWS}, _ON_CHIP)
+    yield Kernel("l1", l1_kernel, on_chip | {"WORDS": LINE_WORDS}, _ON_CHIP)
 
 
 def compile_kernel(kernel: Kernel, architecture: int) -> Any:
-    """The PTX and cubin of a kernel with 64-bit numbers; pointers and sizes are multiples of 16."""
+    """The compiled kernel, of 64-bit numbers unless `pointers` says otherwise; pointers and sizes are multiples of 16."""
     signature, constants, aligned = {}, {}, []
     for number, name in enumerate(kernel.function.arg_names):
         pointer = kernel.pointers.get(name) or _POINTERS.get(name)
         signature[name] = "constexpr" if name in kernel.constants else pointer or "i64"
         if name in kernel.constants:
             constants[(number,)] = kernel.constants[name]
-        elif pointer or (
+        elif signature[name].startswith("*") or (
             name in {"words", "size_k", "size_n"} and not kernel.function.params[number].do_not_specialize
         ):
             aligned.append(number)
-    return compile(_build_source(kernel, signature, constants, aligned), target=GPUTarget("cuda", architecture, 32)).asm
+    return compile(_build_source(kernel, signature, constants, aligned), target=GPUTarget("cuda", architecture, 32))
 
 
 def _build_source(kernel: Kernel, signature: dict[str, str], constants: dict[Any, Any], aligned: list[int]) -> Any:
@@ -108,10 +121,11 @@ def main() -> None:
     for chip in CHIPS:
         for kernel in list_kernels(whole=chip.architecture == 90) if chip.architecture in wanted else ():
             made = compile_kernel(kernel, chip.architecture)
-            cost = read_kernel_cost(made["cubin"], TOOLS, code=kernel.moves > 0)
+            cost = read_kernel_cost(made.asm["cubin"], TOOLS, code=kernel.moves > 0)
             rate = cost.rate(chip, kernel.moves * BLOCK_WORDS * 8) if cost.healthy else 0.0
             found[f"{chip.architecture} {kernel.name}"] = cost._asdict() | {
-                "ptx": made["ptx"],
+                "ptx": made.asm["ptx"],
+                "shared_bytes": made.metadata.shared,
                 "share": rate / chip.bandwidth,
             }
             rows.append(_render_row(chip, kernel, cost, rate))

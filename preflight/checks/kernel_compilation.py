@@ -15,10 +15,13 @@ import torch
 
 from preflight.checks import cache_pattern, memory_retention
 from preflight.host.nvml_library import NoDriverError, load_nvml
+from preflight.kernels import on_chip_words
 from preflight.kernels.ahead_of_time import compile_only, load_host_module
 from preflight.kernels.memory_errors import Piece
 from preflight.kernels.memory_patterns import FULL, GATE, Pattern
 from preflight.kernels.memory_sweeps import sweep_patterns
+from preflight.kernels.on_chip_kernels import run_programs
+from preflight.kernels.on_chip_words import build_source_words
 from preflight.kernels.tensor_digests import BLOCK_WORDS, OutputDigests
 from preflight.kernels.triton_matmul import DEPTH, FRACTION_BITS, TILE, compute_own_product
 from preflight.kernels.triton_memory import BLOCK_WORDS as MEMORY_BLOCK_WORDS
@@ -40,6 +43,7 @@ def compile_test_kernels(architecture: int) -> CompiledKernels:
             _launch_memory_kernels(patterns)
         _launch_digests()
         _launch_products()
+        _launch_on_chip_programs()
     return CompiledKernels(architecture, len(names), round(time.monotonic() - began, 1), why)
 
 
@@ -67,6 +71,13 @@ def _launch_products() -> None:
         left, right = (torch.zeros((TILE, TILE), dtype=operands) for _ in range(2))
         for first in _FIRST_TILES:
             compute_own_product(left, right, TILE, DEPTH, first, ask_sm=True)
+
+
+def _launch_on_chip_programs() -> None:
+    programs, window = 2, 1
+    source = build_source_words(0, programs * window, on_chip_words.TURNS, "cpu")
+    for memory in on_chip_words.MEMORIES:
+        run_programs(memory, source, programs, window, -1, 0, ask_sm=True)
 
 
 def read_architectures() -> list[int]:

@@ -124,20 +124,32 @@ def choose_memory_way(device: Device, note: Note) -> tuple[Way, tuple[str, ...]]
     """
     if device.on_host and not is_interpreted():
         return TorchWay(), ()
+    if why := find_triton_failure(device, note):
+        return TorchWay(), (f"Triton does not work here ({why}): torch wrote and verified instead, which is slower",)
+    from preflight.kernels.triton_memory import TritonWay  # noqa: PLC0415 - it may not be here
+
+    return TritonWay(), ()
+
+
+def find_triton_failure(device: Device, note: Note) -> str:
+    """Why Triton does not work on this device; "" if it does, and agrees with torch.
+
+    Raises:
+        ArithmeticError: they disagree.
+    """
     note(f"{device.name}: starting Triton")
     try:
         from preflight.kernels.triton_memory import TritonWay  # noqa: PLC0415 - it may not be here
 
         wrong = count_disagreements(TritonWay(), device)
     except Exception as error:  # noqa: BLE001 - no Triton, no compiler, no driver for it; a broken device fails again at once
-        why = next(iter(str(error).splitlines()), "") or type(error).__name__
-        return TorchWay(), (f"Triton does not work here ({why}): torch wrote and verified instead, which is slower",)
+        return next(iter(str(error).splitlines()), "") or type(error).__name__
     if wrong:
         raise ArithmeticError(
             f"Triton's kernels and torch disagree about {wrong} words on {device.name}: the device computes wrongly, or Triton "
             "compiles wrongly for it; check the result of matmul_repeat, and try another version of Triton"
         )
-    return TritonWay(), ()
+    return ""
 
 
 def count_disagreements(way: Way, device: Device) -> int:

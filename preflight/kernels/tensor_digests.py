@@ -58,6 +58,11 @@ def is_interpreted() -> bool:
     return os.environ.get("TRITON_INTERPRET") == "1"
 
 
+def asks_multiprocessor(tensor: Any) -> bool:
+    """Whether a kernel on this tensor can ask for its multiprocessor: on a GPU, and not in Triton's interpreter."""
+    return bool(tensor.is_cuda) and not is_interpreted()
+
+
 @functools.cache
 def explain_missing_triton(device: str) -> str:
     """Why torch has to make the digests on this device; empty if Triton's kernel does.

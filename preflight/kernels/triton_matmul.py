@@ -13,7 +13,7 @@ import torch
 import triton
 import triton.language as tl
 
-from preflight.kernels.tensor_digests import compute_block_digests, is_interpreted, view_as_int64
+from preflight.kernels.tensor_digests import asks_multiprocessor, compute_block_digests, view_as_int64
 
 TILE, DEPTH = 128, 64
 NOT_KNOWN = -1
@@ -93,7 +93,7 @@ def compute_own_product(
     output = torch.empty((m, n), dtype=left.dtype, device=left.device)
     tiles = (m // tile) * (n // tile)
     sms = torch.full((tiles,), NOT_KNOWN, dtype=torch.int32, device=left.device)
-    ask_sm = left.is_cuda and not is_interpreted() if ask_sm is None else ask_sm
+    ask_sm = asks_multiprocessor(left) if ask_sm is None else ask_sm
     product_kernel[(tiles,)](left, right, output, sms, k, n, first, TILE=tile, DEPTH=depth, ASK_SM=ask_sm)
     return output, sms
 

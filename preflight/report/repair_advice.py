@@ -24,6 +24,7 @@ _FAILED = {
     "memory_retention": _REPLACE_GPU,
     "memory_bandwidth": "Check that no other process uses the GPU and that its memory clock is not limited, then test again.",
     "cache_pattern": _CORRUPT,
+    "on_chip_memory": _CORRUPT,
     "matmul_repeat": _CORRUPT,
     "special_functions": _CORRUPT,
     "host_memory": "Keep the node out of work. Check for memory errors in the kernel log, then test or replace the module.",

@@ -12,11 +12,16 @@ from typing import Any
 import pytest
 
 pytest.importorskip("triton")
+from bench.gpu.instruction_counts import REGISTER_STEP, REGISTERS, WARPS
+from preflight.kernels.on_chip_words import HELD_WORDS
+
 ROOT = Path(__file__).parents[4]
 OLDEST = ROOT / "build" / "triton-oldest"  # made by `make kernels`
 REGISTERS_MAX = 72  # so that seven programs of 128 threads run at once, and read 56 KiB of a multiprocessor's share
 # Half of the instruction slots stay free at the data sheet's bandwidth: latencies do not overlap perfectly.
 GATE_SHARE_MIN, ANY_SHARE_MIN = 1.9, 1.0
+# Of each multiprocessor, by the programs that its registers allow at once. Shared memory is 100 KiB at least.
+HELD_SHARE_MIN, SHARED_BYTES_MIN, L1_PROGRAMS_MIN = 0.6, 96 << 10, 12
 OVER_MEMORY = ("write ", "verify ")
 
 
@@ -48,6 +53,29 @@ def assert_memory_kernels_are_cheap(found: dict[str, Any]) -> None:
         assert cost["share"] >= (GATE_SHARE_MIN if gate else ANY_SHARE_MIN), name
 
 
+def assert_on_chip_kernels_fill_a_multiprocessor(found: dict[str, Any]) -> None:
+    for name, cost in found.items():
+        kernel = name.partition(" ")[2]
+        programs = REGISTERS // (-(-cost["registers"] // REGISTER_STEP) * REGISTER_STEP * 32 * WARPS)
+        ptx = cost["ptx"]
+        if kernel == "registers":
+            assert programs * HELD_WORDS / REGISTERS >= HELD_SHARE_MIN, name
+            assert ptx.count("xor.b32") >= HELD_WORDS // (32 * WARPS), name
+            assert cost["shared_bytes"] == 0, name
+        elif kernel == "shared memory":
+            assert cost["shared_bytes"] >= HELD_WORDS * 4, name
+            assert programs * HELD_WORDS * 4 >= SHARED_BYTES_MIN, name
+            assert any(op in ptx for op in ("st.shared", "stmatrix")), name
+            assert any(op in ptx for op in ("ld.shared", "ldmatrix")), name
+        elif kernel == "l1":
+            assert programs >= L1_PROGRAMS_MIN, name
+            assert "ld.global.ca" in ptx, name
+        else:
+            continue
+        assert "%smid" in ptx, name
+        assert cost["spilled_bytes"] == 0, name
+
+
 @pytest.fixture(scope="module")
 def found() -> dict[str, Any]:
     return compile_all()
@@ -56,6 +84,11 @@ def found() -> dict[str, Any]:
 def test_memory_kernels_leave_room_beside_the_memory_on_every_architecture(found: dict[str, Any]) -> None:
     assert {name.partition(" ")[0] for name in found} == {"80", "89", "90", "100", "120"}
     assert_memory_kernels_are_cheap(found)
+
+
+def test_on_chip_kernels_fill_a_multiprocessor_on_every_architecture(found: dict[str, Any]) -> None:
+    assert sum(name.endswith((" registers", " shared memory", " l1")) for name in found) == 15
+    assert_on_chip_kernels_fill_a_multiprocessor(found)
 
 
 def test_digests_read_two_words_at_a_time(found: dict[str, Any]) -> None:
@@ -73,4 +106,6 @@ def test_our_product_uses_the_tensor_cores_and_asks_for_its_sm(found: dict[str, 
 @pytest.mark.skipif(not OLDEST.is_dir(), reason="needs the oldest Triton: make kernels fetches it")
 def test_the_oldest_triton_compiles_them_as_well() -> None:
     """For architectures that its assembler knows: it is older than Blackwell."""
-    assert_memory_kernels_are_cheap(compile_all("80", "89", "90", path=str(OLDEST)))
+    found = compile_all("80", "89", "90", path=str(OLDEST))
+    assert_memory_kernels_are_cheap(found)
+    assert_on_chip_kernels_fill_a_multiprocessor(found)

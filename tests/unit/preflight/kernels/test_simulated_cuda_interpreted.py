@@ -12,6 +12,7 @@ pytest.importorskip("triton")
 from preflight.kernels import tensor_digests  # noqa: E402 - torch is optional
 from preflight.kernels.gpu_memory_allocation import TakenMemory  # noqa: E402 - torch is optional
 from preflight.kernels.memory_errors import WORD_BYTES, Piece  # noqa: E402 - torch is optional
+from preflight.kernels.on_chip_words import TURNS  # noqa: E402 - torch is optional
 from preflight.results import Outcome  # noqa: E402 - torch is optional
 from tests.unit.preflight.simulated_checks import DEVICE_TESTS, FAULTS, run_check, shrink_checks  # noqa: E402 - torch is optional
 from tests.unit.preflight.simulated_cuda import CudaState, DeviceMapping, install_cuda  # noqa: E402 - torch is optional
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.timeout(120)
 PIECES = (8 << 10, 4 << 10)  # words; an interpreted kernel takes a millisecond for a block of 1024
 BY_TRITON = {
     "memory_pattern", "memory_bandwidth", "memory_retention", "cache_pattern", "matmul_repeat", "special_functions",
-    "sustained_load",
+    "sustained_load", "on_chip_memory",
 }  # fmt: skip
 
 
@@ -36,6 +37,9 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[CudaState]:
     shrink_checks(monkeypatch)
     monkeypatch.setattr("preflight.checks.memory_allocation.allocate_gpu_memory", allocate_little)
     monkeypatch.setattr("preflight.checks.memory_allocation._WARM_WORDS", 2 << 10)
+    monkeypatch.setattr("preflight.checks.on_chip_memory.PROGRAMS_OF_SM", 1)
+    monkeypatch.setattr("preflight.checks.on_chip_memory.GPU_TURNS", TURNS)
+    monkeypatch.setattr("preflight.checks.on_chip_memory.L1_UNKNOWN_BYTES", 4 << 10)
     monkeypatch.setattr("preflight.checks.cache_pattern.choose_window_bytes", lambda *_: 32 << 10)
     tensor_digests.explain_missing_triton.cache_clear()
     with DeviceMapping(state):
