@@ -8,6 +8,8 @@ from collections.abc import Mapping
 
 import msgspec
 
+from vocabulary.text.plurals import format_count
+
 # The same in NCCL 2.18 to 2.28: "(PCI)" came with 2.26, and older releases print bus addresses in brackets. A network has
 # any name, with spaces too; a number in parentheses is the rank that sends in this one's place.
 _CHANNEL = re.compile(
@@ -61,7 +63,7 @@ def parse_gpu_direct(log: str) -> GpuDirectUse:
         known = bool(off) and len(off) == len(adapters) and not connected
         return GpuDirectUse(used=GpuDirect.NO, words=disabled) if known else GpuDirectUse()
     received = [direct for way, direct in channels if way == "receive"] or [direct for _, direct in channels]
-    words = f"{sum(received)} of {len(received)} channels"
+    words = f"{sum(received)} of {format_count(len(received), 'channel')}"
     if all(received):
         return GpuDirectUse(used=GpuDirect.YES, words=words)
     return GpuDirectUse(used=GpuDirect.NO, words="; ".join(filter(None, (words, disabled))))
@@ -69,13 +71,14 @@ def parse_gpu_direct(log: str) -> GpuDirectUse:
 
 def find_nodes_without(uses: Mapping[str, GpuDirectUse]) -> tuple[str, ...]:
     """The nodes that do not use it where at least as many do: it can be had, so they lack something."""
-    without = [node for node, use in uses.items() if use.used is GpuDirect.NO]
+    without = sorted(node for node, use in uses.items() if use.used is GpuDirect.NO)
     return tuple(without) if len(without) <= _count_users(uses) else ()
 
 
 def describe_node_without(node: str, uses: Mapping[str, GpuDirectUse]) -> str:
     """What is wrong with one of them, and what to do."""
-    return f"node {node} does not use GPUDirect RDMA ({uses[node].words}), {_count_users(uses)} others do: {ADVICE}"
+    others = format_count(_count_users(uses), "other")
+    return f"node {node} does not use GPUDirect RDMA ({uses[node].words}), unlike {others}: {ADVICE}"
 
 
 def describe_rare_use(uses: Mapping[str, GpuDirectUse]) -> str:

@@ -157,12 +157,12 @@ def _localise_culprits(scene: GroupEvidence) -> Located:
 
 
 def _lacks_gpu_direct(scene: GroupEvidence, accused: Accused) -> bool:
-    """Whether a node, an adapter or a link is merely slow and an end lacks GPUDirect RDMA: a setting, not broken hardware."""
-    ends = set(accused.where)
-    if accused.kind is Kind.SWITCH or ends.isdisjoint(find_nodes_without(scene.gpu_direct)):
+    """Whether all its pairs gave right data, and each of its pairs has an end without GPUDirect RDMA: a setting, not broken hardware."""
+    without, ends = set(find_nodes_without(scene.gpu_direct)), set(accused.where)
+    if accused.kind is Kind.SWITCH:
         return False
     mine = [r for r in _select_tested_records(scene) if ends <= {r.a, r.b} and accused.rail in (None, r.rail)]
-    return all(record.why is Why.MEASURED and not record.wrong_words for record in mine)
+    return all(r.why is Why.MEASURED and {r.a, r.b} & without for r in mine)
 
 
 def _name_unfit_nodes(scene: GroupEvidence) -> Iterator[Named]:

@@ -182,14 +182,16 @@ def test_a_node_reports_what_its_nccl_logged_and_its_self_test_inherits_no_log(m
     assert said[-1] == "n0:1:2 [0] NCCL WARN NET/IB : port went down"
 
 
-def run_group(*uses: GpuDirectUse, slow: int = -1, **slow_answer: Any) -> GroupDocument:
+def run_group(*uses: GpuDirectUse, slow: int = -1, expected: float | None = None, **slow_answer: Any) -> GroupDocument:
     """The document of a group whose nodes measure 40 GB/s, but for one."""
     answers = [
         StepAnswer(measured=(RailMeasurement(**(slow_answer if rank == slow else {"rate": 40.0})),), gpu_direct=use)
         for rank, use in enumerate(uses)
     ]
     meeting = Meeting(*answers)
-    coordinator = Coordinator(place(len(uses)), meeting, GroupLimits(), ((), ()), SystemClock(), lambda _: None)  # type: ignore[arg-type]  # a store of a test
+    coordinator = Coordinator(
+        place(len(uses)), meeting, GroupLimits(expected=expected), ((), ()), SystemClock(), lambda _: None
+    )  # type: ignore[arg-type]  # a store of a test
     return coordinator.run()[1]
 
 
@@ -197,7 +199,7 @@ def test_a_minority_without_it_is_misconfigured_and_told_what_to_do() -> None:
     document = run_group(YES, YES, YES, NO)
     assert (document.verdict, document.culprits, document.exclude) == (Verdict.MISCONFIGURED, (), ())
     (reason,) = document.reasons
-    assert reason.startswith("node n3 does not use GPUDirect RDMA (0 of 8 channels), 3 others do: run modprobe")
+    assert reason.startswith("node n3 does not use GPUDirect RDMA (0 of 8 channels), unlike 3 others: run modprobe")
     assert all(word in reason for word in ("nvidia_peermem", "ACS", "firmware"))
     assert [node.gpu_direct.value for node in document.nodes] == ["yes", "yes", "yes", "no"]
     assert "GPUDirect RDMA: 3 yes, 1 no" in render_group_text(document)
@@ -239,6 +241,11 @@ def test_where_most_do_without_it_is_a_remark() -> None:
 
 def test_of_two_nodes_the_one_without_it_is_named() -> None:
     assert run_group(YES, NO).reasons[0].startswith("node n1 does not use GPUDirect RDMA")
+
+
+def test_a_slow_pair_of_which_one_end_does_without_it_accuses_neither() -> None:
+    document = run_group(YES, NO, slow=1, rate=20.0, expected=40.0)
+    assert (document.verdict, document.culprits, document.suspects) == (Verdict.MISCONFIGURED, (), ())
 
 
 def test_without_rdma_nobody_hears_of_it() -> None:
