@@ -33,12 +33,16 @@ lint: venv ## check style, types, import contracts, names, prose and deployment 
 	@test ! -x $(BIN)/shellcheck && echo "no shellcheck for this platform: scripts are not read" || { set -x; $(BIN)/shellcheck $(SCRIPTS); }
 	@test ! -x $(BIN)/hadolint && echo "no hadolint for this platform: deploy/containers is not read" || { set -x; $(BIN)/hadolint deploy/containers/*; }
 
+KERNELS := build/kernels
+OLDEST := build/triton-oldest
+
 # The commit seeds the test order, so that it varies between commits and is reproducible for each.
 SEED = $(shell printf '%d' 0x$$(git rev-parse HEAD 2>/dev/null | cut -c1-7 | grep . || echo 0))
 
-test: lint ## run all tests; on Debian as root, first install the services they need
+test: lint $(KERNELS)/.installed ## run all tests; on Debian as root, first install the services they need
 	tests/system_packages.sh
 	$(BIN)/python -m pytest -n 2 -m "not chaos" --randomly-seed=$(SEED)
+	$(KERNELS)/bin/python -m pytest -n 2 --randomly-seed=$(SEED) tests/unit/preflight/kernels
 
 CHAOS_SEEDS := 1-500
 CHAOS_JOBS := 4
@@ -56,15 +60,16 @@ adapters: venv ## run the adapters' tests with the real frameworks, in a separat
 	$(ADAPTERS)/bin/python -m pip install -qq --disable-pip-version-check -c requirements/constraints-dev.txt -r requirements/adapters.in
 	$(ADAPTERS)/bin/python -W 'ignore:The pynvml package is deprecated:FutureWarning' -m pytest -W 'ignore:The pynvml package is deprecated:FutureWarning' tests/e2e/test_adapters_*.py tests/unit/healthd/trainer
 
-KERNELS := build/kernels
-OLDEST := build/triton-oldest
-
-kernels: venv ## run the GPU kernels' tests with Triton, without a GPU, in a separate environment (1.5 GB)
+$(KERNELS)/.installed: requirements/kernels.lock requirements/kernels-oldest.lock $(STAMP)
+	@echo "installing Triton into $(KERNELS) and $(OLDEST) (1.8 GB) ..."
 	@test -x $(KERNELS)/bin/python || $(BIN)/python -m venv $(KERNELS)
 	@$(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(%r)" % sysconfig.get_path("purelib"))' > $$($(KERNELS)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/beneath.pth
-	$(KERNELS)/bin/python -m pip install -qq --disable-pip-version-check -r requirements/kernels.in
-	@test -d $(OLDEST) || $(KERNELS)/bin/python -m pip install -qq --disable-pip-version-check --no-deps --target $(OLDEST) triton==3.2.0
-	$(KERNELS)/bin/python -m pytest tests/unit/preflight/kernels
+	$(KERNELS)/bin/python -m pip install -qq --disable-pip-version-check --require-hashes -r requirements/kernels.lock
+	$(KERNELS)/bin/python -m pip install -qq --disable-pip-version-check --require-hashes --no-deps --upgrade --target $(OLDEST) -r requirements/kernels-oldest.lock
+	@touch $@
+
+kernels: $(KERNELS)/.installed ## run the GPU kernels' tests with Triton, without a GPU, in a separate environment
+	$(KERNELS)/bin/python -m pytest -n 2 tests/unit/preflight/kernels
 
 OLDEST_TORCH := build/torch-oldest
 oldest: venv ## run preflight's device and peer tests with the oldest torch that it supports, in a separate environment (5 GB)
@@ -120,6 +125,8 @@ lock: venv ## resolve requirements/*.lock again
 	$(BIN)/uv pip compile pyproject.toml --extra preflight $(IMAGE_LOCK) -o requirements/preflight.lock
 	$(BIN)/uv pip compile pyproject.toml --extra postgres --extra kubernetes $(IMAGE_LOCK) -o requirements/centre.lock
 	$(BIN)/uv pip compile requirements/build.in $(IMAGE_LOCK) -o requirements/build.lock
+	for each in kernels kernels-oldest; do $(BIN)/uv pip compile requirements/$$each.in --universal --python-version 3.10 \
+	  --generate-hashes --custom-compile-command "make lock" --upgrade --quiet -o requirements/$$each.lock; done
 	$(BIN)/uv pip compile requirements/audit.in --universal --python-version 3.10 --generate-hashes \
 	  --custom-compile-command "make lock" --upgrade --quiet -o requirements/audit.lock
 

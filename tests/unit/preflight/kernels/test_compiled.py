@@ -16,7 +16,7 @@ from bench.gpu.instruction_counts import REGISTER_STEP, REGISTERS, WARPS
 from preflight.kernels.on_chip_words import HELD_WORDS
 
 ROOT = Path(__file__).parents[4]
-OLDEST = ROOT / "build" / "triton-oldest"  # made by `make kernels`
+OLDEST = ROOT / "build" / "triton-oldest"  # made by `make test`
 REGISTERS_MAX = 72  # so that seven programs of 128 threads run at once, and read 56 KiB of a multiprocessor's share
 # Half of the instruction slots stay free at the data sheet's bandwidth: latencies do not overlap perfectly.
 GATE_SHARE_MIN, ANY_SHARE_MIN = 1.9, 1.0
@@ -103,7 +103,7 @@ def test_our_product_uses_the_tensor_cores_and_asks_for_its_sm(found: dict[str, 
         assert "%smid" in found[f"{architecture} product"]["ptx"]
 
 
-@pytest.mark.skipif(not OLDEST.is_dir(), reason="needs the oldest Triton: make kernels fetches it")
+@pytest.mark.skipif(not OLDEST.is_dir(), reason="needs the oldest Triton: make test fetches it")
 def test_the_oldest_triton_compiles_them_as_well() -> None:
     """For architectures that its assembler knows: it is older than Blackwell."""
     found = compile_all("80", "89", "90", path=str(OLDEST))
