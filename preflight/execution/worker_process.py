@@ -27,6 +27,8 @@ QUOTED_BYTES_MAX = 200
 # Processes of one node meet over loopback; automatic choice, or a job's setting, may use an interface behind a
 # firewall.
 LOOPBACK = {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
+# NCCL's default. NCCL reads it once per process, and an /etc/nccl.conf that switches NVLS off would make its test an error.
+NVLS_BY_DEFAULT = {"NCCL_NVLS_ENABLE": "2"}
 # NCCL's settings that a site needs for its topology and network, and those that only print. All others are a job's: the
 # hardware is tested with NCCL's own choices, or with those that a test makes and states.
 NCCL_PREFIXES = ("NCCL_", "TORCH_NCCL_")
@@ -72,7 +74,7 @@ class TestProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=environment | LOOPBACK | limits,
+            env=environment | LOOPBACK | NVLS_BY_DEFAULT | limits,
             bufsize=0,
             start_new_session=True,
         )

@@ -174,6 +174,7 @@ def test_settings_of_a_job_do_not_change_what_is_tested(told: Told, monkeypatch:
     names = "{name: value for name, value in os.environ.items() if 'NCCL' in name or 'GLOO' in name}"
     (found,) = told(f"yield {PASSES[:-1]}, evidence={names})")
     assert found.evidence == {
+        "NCCL_NVLS_ENABLE": "2",
         "NCCL_SOCKET_IFNAME": "lo",
         "GLOO_SOCKET_IFNAME": "lo",
         "NCCL_DEBUG": "WARN",
