@@ -156,10 +156,14 @@ CENTRE = Section(
             bad=50_000,
         ),
         build_time_series(
-            "Age of the current batch",
-            "Time since the current batch was started. A hanging database shows here first.",
+            "Age of the current batch, lag of the event loop",
+            "Time since the current batch was started: a hanging database shows here first. And how late the event loop reads requests.",
             "s",
             Query(f"max by (cluster) (remediator_batch_age_seconds{{{CLUSTER}}})", "batch"),
+            Query(
+                f"histogram_quantile(0.99, sum by (cluster, le) (rate(remediator_event_loop_lag_seconds_bucket{{{CLUSTER}}}[$__rate_interval])))",
+                "event loop lag, 99 %",
+            ),
             span=THIRD,
             bad=10,
         ),

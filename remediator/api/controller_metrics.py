@@ -86,6 +86,7 @@ class _ControllerCollector(Collector):
         yield faults
         yield from _telemetry_metrics(self._service.telemetry)
         yield self._service.report_times.family()
+        yield self._service.loop_lag.family()
 
 
 def _telemetry_metrics(telemetry: TelemetryCache) -> Iterator[Metric]:

@@ -5,17 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import queue
-from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import Future
-from itertools import accumulate
 from typing import TypeVar
 
 import msgspec
-from prometheus_client.core import HistogramMetricFamily
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from remediator.api.latency_histogram import LatencyHistogram, make_loop_lag, make_report_times
 from remediator.api.rate_limits import RateLimitGate
 from remediator.config import Config
 from remediator.engine.decision_engine import DecisionEngine
@@ -38,7 +36,6 @@ WAIT_MAX_S = 60.0
 DURABLE_WAIT_S = 20.0
 RETRY_AFTER_S = 5
 NUL_TOLD = "the request contains the character NUL (%00 or \\u0000), which is not allowed"
-BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
 class LongPollWakeups:
@@ -85,29 +82,6 @@ class LongPollWakeups:
                 del self._waiting[node]
 
 
-class ReportLatency:
-    """Ingest latency of one term: from a report's headers until everything new in it is durable.
-
-    Written by the event loop's thread, a thousand times a second; read by any.
-    """
-
-    def __init__(self) -> None:
-        self._counts = [0] * (len(BOUNDS_S) + 1)
-        self._total_s = 0.0
-
-    def count(self, took_s: float) -> None:
-        """Count one accepted report, in seconds."""
-        self._counts[bisect_left(BOUNDS_S, took_s)] += 1
-        self._total_s += took_s
-
-    def family(self) -> HistogramMetricFamily:
-        """Return the metric family for `/metrics`."""
-        bounds = [*(str(bound) for bound in BOUNDS_S), "+Inf"]
-        text = "From the start of a report until all its changes were durable, since this leader started."
-        buckets = list(zip(bounds, map(float, accumulate(self._counts)), strict=True))
-        return HistogramMetricFamily("remediator_report_seconds", text, buckets=buckets, sum_value=self._total_s)
-
-
 class HandlerContext(msgspec.Struct, frozen=True):
     """The parts a handler may use."""
 
@@ -125,7 +99,8 @@ class HandlerContext(msgspec.Struct, frozen=True):
     watch_faults: Mapping[str, int]  # internal errors of the detectors, by part
     sessions: LoginSessions
     telemetry: TelemetryCache = msgspec.field(default_factory=TelemetryCache)
-    report_times: ReportLatency = msgspec.field(default_factory=ReportLatency)
+    report_times: LatencyHistogram = msgspec.field(default_factory=make_report_times)
+    loop_lag: LatencyHistogram = msgspec.field(default_factory=make_loop_lag)
 
 
 class Refusal(Exception):

@@ -57,7 +57,7 @@ async def accept_report(request: Request) -> Response:
     """`POST /v1/nodes/{node}/report`: acknowledged once every change in it is durable."""
     node = request_identity(request).name
     service = handler_context_of(request)
-    begun = service.clock.monotonic()
+    begun: float = request.scope.get("arrived") or service.clock.monotonic()
     body = await read_request_body(request, REPORT_BYTES_MAX)
     _limit_node_rate(service, node)
     message = _decode_report(body, node)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import time
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -84,6 +85,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         super().on_message_begin()
         self.scope["client_certificate_names"] = self._names  # type: ignore[typeddict-unknown-key]  # our own
         self.scope["known"] = self._is_known  # type: ignore[typeddict-unknown-key]  # our own
+        self.scope["arrived"] = time.monotonic()  # type: ignore[typeddict-unknown-key]  # our own
         self._in_head = self._in_message = True
         self._waits_for_head = False
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import os
@@ -10,6 +11,7 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Callable
 from functools import partial
 from types import FrameType
 
@@ -20,6 +22,7 @@ from remediator.api.handler_context import LongPollWakeups
 from remediator.api.leader_gateway import LeaderGateway
 from remediator.config import Config
 from remediator.engine.policy_reload import PolicyReloader
+from remediator.serving.event_loop_lag import measure_event_loop_lag
 from remediator.serving.garbage_collection import YOUNG_S, GarbageCollection
 from remediator.serving.http_protocol import KEEP_ALIVE_S, BoundedHttpProtocol
 from remediator.serving.leader_term import LeaderTerm
@@ -35,6 +38,10 @@ log = logging.getLogger(__name__)
 SWITCH_S = 0.0001  # a computing thread delays each turn of a request by this; Python's default is 5 ms
 CAMPAIGN_S = 0.3
 ENDS_WITHIN_S = 10.0
+
+
+def _ignore_lag(_: float) -> None:
+    """A standby has no metric of it."""
 
 
 class _DrainingServer(uvicorn.Server):
@@ -54,6 +61,8 @@ class _DrainingServer(uvicorn.Server):
             )
         )
         self.listener = Listener(config.address, config.tls, config.limits, self._make_protocol)
+        self.count_lag: Callable[[float], None] = _ignore_lag
+        self._lag: asyncio.Task[None] | None = None
         self._where = f"cluster {config.cluster}, on {config.listen}"
         self._wakeups = wakeups
 
@@ -70,17 +79,23 @@ class _DrainingServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Called by uvicorn once its loop runs."""
         await super().startup(sockets or [])
+        self._lag = asyncio.create_task(measure_event_loop_lag(self._count_lag))
         self.listener.open()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Called by uvicorn when it was asked to stop."""
         self.listener.close()
+        if self._lag is not None:
+            self._lag.cancel()
         await super().shutdown(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Called by uvicorn on SIGTERM and SIGINT."""
         self._wakeups.end()
         super().handle_exit(sig, frame)
+
+    def _count_lag(self, lag_s: float) -> None:
+        self.count_lag(lag_s)  # another one from the moment when this process leads
 
     def _make_protocol(self) -> BoundedHttpProtocol:
         return BoundedHttpProtocol(self.config, self.server_state, self.lifespan.state)
@@ -147,6 +162,7 @@ class Replica:
         term.start()
         sys.setswitchinterval(SWITCH_S)
         threading.Thread(target=self._collect, name="collector", daemon=True).start()
+        self._server.count_lag = term.service.loop_lag.count
         self._front.lead(term.service)
         self._publish_address()
 
