@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -70,20 +71,22 @@ class Batch:
         return [event for line in self.events.read_text().splitlines() if (event := json.loads(line))["event"] == kind]
 
 
-def find_task(job: Batch, number: int) -> int:
-    """The process of a task of the newest step, wherever it runs: here all nodes are this machine.
+def find_task(job: Batch, number: int | None = None, *, node: str = "") -> int:
+    """The process of a task of the newest step, by its number or its node: here all nodes are this machine.
 
     Another Slurm of this machine, of another test run, numbers its jobs alike: the folder tells them apart.
     """
     folder = f"HEALTHD_BEACON_DIR={job.place}/beacons".encode()
-    wanted = {f"SLURM_JOB_ID={job.id}".encode(), f"{MEMBER}={number}".encode()}
+    task = f"SLURMD_NODENAME={node}" if node else f"{MEMBER}={number}"
+    wanted = {f"SLURM_JOB_ID={job.id}".encode(), task.encode()}
+    marks = (folder, f"{MEMBER}=".encode())  # the launcher has no number
     found = []
     for entry in Path("/proc").glob("[0-9]*/environ"):
         with suppress(OSError):
             variables = entry.read_bytes().split(b"\0")
-            if wanted <= set(variables) and any(each.startswith(folder) for each in variables):
+            if wanted <= set(variables) and all(any(map(bytes.startswith, variables, repeat(mark))) for mark in marks):
                 found.append(int(entry.parent.name))
-    assert found, f"task {number} does not run\n{job.log()}"
+    assert found, f"the task with {task} does not run\n{job.log()}"
     return min(found)
 
 

@@ -36,7 +36,8 @@ def test_a_killed_and_a_frozen_rank_are_replaced_within_one_step(
     first = find_task(job, 0)
     os.kill(find_task(job, 1), signal.SIGKILL)
     job.until(lambda: len(job.all("swapped")) == 1, "the first spare to train")
-    frozen, node = find_task(job, 2), job.all("rank_replaced")[0]["after"]
+    node = job.all("rank_replaced")[0]["after"]  # of whichever spare was ready first
+    frozen = find_task(job, node=node)
     os.kill(frozen, signal.SIGSTOP)
     [page] = [view for view in read_all_pages(str(tmp_path / "beacons"))[0] if view.identity.rank == 0 and view.alive]
     post_order(page.path, MailboxOrder("o1", "abort", "a test", (node,), time.time() + 600))
