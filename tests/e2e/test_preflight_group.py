@@ -70,7 +70,7 @@ def test_who_is_at_fault_is_named(make_group: MakeGroup, fault: str, kind: Kind,
 
 
 def test_nodes_that_hang_or_die_are_named_and_the_others_go_on(make_group: MakeGroup) -> None:
-    group = make_group(6, *NO_OWN, "--inject", "hang:n1", "--inject", "die:n4", "--pair-seconds", "8")
+    group = make_group(6, *NO_OWN, "--inject", "hang:n1", "--inject", "die:n4", "--pair-seconds", "12")
     assert [group.code(node) for node in (0, 2, 3, 5)] == [1, 1, 1, 1], group.words(0)
     document = group.document()
     assert sorted(one.where for one in document.culprits) == [("n1",), ("n4",)]
