@@ -1,4 +1,4 @@
-"""Row hammering: does memory keep its words while neighbouring rows are activated as often as possible?
+"""Row hammering: memory keeps its words while neighbouring rows are activated as often as possible.
 
 All memory holds random words, then their complement, and is verified. Groups of its lines are read for a few refresh
 intervals, past the caches; then these lines get their words back, and all memory is verified again.
