@@ -42,7 +42,7 @@ SEED = $(shell printf '%d' 0x$$(git rev-parse HEAD 2>/dev/null | cut -c1-7 | gre
 test: lint $(KERNELS)/.installed ## run all tests; on Debian as root, first install the services they need
 	tests/system_packages.sh
 	$(BIN)/python -m pytest -n 2 -m "not chaos" --randomly-seed=$(SEED)
-	$(KERNELS)/bin/python -m pytest -n 2 --randomly-seed=$(SEED) tests/unit/preflight/kernels
+	$(KERNELS)/bin/python -m pytest -n 2 --randomly-seed=$(SEED) $(addprefix tests/unit/preflight/kernels/test_,compiled.py ahead_of_time.py simulated_cuda_interpreted.py)
 
 CHAOS_SEEDS := 1-500
 CHAOS_JOBS := 4
@@ -68,7 +68,7 @@ $(KERNELS)/.installed: requirements/kernels.lock requirements/kernels-oldest.loc
 	$(KERNELS)/bin/python -m pip install -qq --disable-pip-version-check --require-hashes --no-deps --upgrade --target $(OLDEST) -r requirements/kernels-oldest.lock
 	@touch $@
 
-kernels: $(KERNELS)/.installed ## run the GPU kernels' tests with Triton, without a GPU, in a separate environment
+kernels: $(KERNELS)/.installed ## run all tests of the GPU kernels with Triton, without a GPU, in a separate environment
 	$(KERNELS)/bin/python -m pytest -n 2 tests/unit/preflight/kernels
 
 OLDEST_TORCH := build/torch-oldest

@@ -95,6 +95,7 @@ SPECS = {
             _map_level_seconds(1, 10, 60),
         ),
         Spec("memory_retention", Scope.DEVICE, 480.0, ("decay",), _map_level_seconds(None, None, 120)),
+        Spec("row_hammer", Scope.DEVICE, 240.0, ("victim_bit", "one_flip"), _map_level_seconds(None, None, 20)),
         Spec(
             "memory_bandwidth",
             Scope.DEVICE,

@@ -21,6 +21,7 @@ from triton.compiler import ASTSource, compile  # noqa: A004, E402 - its name th
 from bench.gpu.instruction_counts import CHIPS, KernelCost, read_kernel_cost  # noqa: E402 - after the filter
 from preflight.kernels import memory_patterns as p  # noqa: E402 - after the filter
 from preflight.kernels.digest_kernel import digest_kernel  # noqa: E402 - after the filter
+from preflight.kernels.hammer_kernels import LANES, hammer_kernel  # noqa: E402 - after the filter
 from preflight.kernels.memory_kernels import (  # noqa: E402 - after the filter
     count_kernel,
     verify_and_write_kernel,
@@ -56,6 +57,7 @@ class Kernel(NamedTuple):
     constants: dict[str, Any]
     pointers: dict[str, str]
     moves: int = 0
+    warps: int = 4
 
 
 def list_kernels(*, whole: bool) -> Iterator[Kernel]:
@@ -81,6 +83,8 @@ def list_kernels(*, whole: bool) -> Iterator[Kernel]:
     yield Kernel("registers", register_kernel, on_chip, _ON_CHIP)
     yield Kernel("shared memory", shared_kernel, on_chip | {"ROWS": ROWS}, _ON_CHIP)
     yield Kernel("l1", l1_kernel, on_chip | {"WORDS": LINE_WORDS}, _ON_CHIP)
+    hammer = {"starts": "*i64", "outputs": "*i32", "sides": "i32", "turns": "i32"}
+    yield Kernel("hammer", hammer_kernel, {"LANES": LANES, "DISCARD": True}, hammer, warps=1)
 
 
 def compile_kernel(kernel: Kernel, architecture: int) -> Any:
@@ -95,7 +99,8 @@ def compile_kernel(kernel: Kernel, architecture: int) -> Any:
             name in {"words", "size_k", "size_n"} and not kernel.function.params[number].do_not_specialize
         ):
             aligned.append(number)
-    return compile(_build_source(kernel, signature, constants, aligned), target=GPUTarget("cuda", architecture, 32))
+    source = _build_source(kernel, signature, constants, aligned)
+    return compile(source, target=GPUTarget("cuda", architecture, 32), options={"num_warps": kernel.warps})
 
 
 def _build_source(kernel: Kernel, signature: dict[str, str], constants: dict[Any, Any], aligned: list[int]) -> Any:

@@ -16,7 +16,9 @@ import torch
 from preflight.checks import cache_pattern, memory_retention
 from preflight.host.nvml_library import NoDriverError, load_nvml
 from preflight.kernels import on_chip_words
+from preflight.kernels.aggressor_lines import LINE_WORDS, SIDES, STRIDES, Aggressors, Layout
 from preflight.kernels.ahead_of_time import compile_only, load_host_module
+from preflight.kernels.hammer_kernels import hammer_rows
 from preflight.kernels.memory_errors import Piece
 from preflight.kernels.memory_patterns import FULL, GATE, Pattern
 from preflight.kernels.memory_sweeps import sweep_patterns
@@ -44,6 +46,7 @@ def compile_test_kernels(architecture: int) -> CompiledKernels:
         _launch_digests()
         _launch_products()
         _launch_on_chip_programs()
+        _launch_hammer()
     return CompiledKernels(architecture, len(names), round(time.monotonic() - began, 1), why)
 
 
@@ -78,6 +81,12 @@ def _launch_on_chip_programs() -> None:
     source = build_source_words(0, programs * window, on_chip_words.TURNS, "cpu")
     for memory in on_chip_words.MEMORIES:
         run_programs(memory, source, programs, window, -1, 0, ask_sm=True)
+
+
+def _launch_hammer() -> None:
+    piece = Piece(torch.empty(LINE_WORDS, dtype=torch.int64))
+    starts = torch.zeros(1, dtype=torch.int64)
+    hammer_rows(Aggressors([piece], Layout(STRIDES[0], SIDES[0]), (starts,)), 1, discard=True)
 
 
 def read_architectures() -> list[int]:

@@ -32,6 +32,7 @@ class MemoryFaultKind(str, enum.Enum):
     MISREAD = "misread"  # correct on the second read
     DECAYED = "decayed"  # wrong after a while, correct when read at once
     MISMOVED = "mismoved"  # wrongly copied or filled, or not at all
+    HAMMERED = "hammered"  # wrong each time rows near them are activated often
     INTERMITTENT = "intermittent"  # other words each time
 
 

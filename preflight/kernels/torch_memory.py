@@ -21,7 +21,11 @@ _SPLITMIX = ((30, signed(p.MIX_1)), (27, signed(p.MIX_2)), (31, 1))
 
 def fill_pattern(out: Any, pattern: Pattern, first: int, scratch: Any = None) -> None:
     """Write the words of `pattern` from the address `first` (in words) into int64 `out`. `scratch` is as long, or made."""
-    torch.arange(first, first + out.numel(), out=out)
+    convert_addresses(torch.arange(first, first + out.numel(), out=out), pattern, scratch)
+
+
+def convert_addresses(out: Any, pattern: Pattern, scratch: Any = None) -> None:
+    """Replace the addresses (in words) in int64 `out` by the words that `pattern` has there."""
     if pattern.kind == p.ADDRESS:
         out.mul_(8)
     elif pattern.kind == p.WALKING:

@@ -22,6 +22,8 @@ _FAILED = {
     "gpu_state": _FOLLOW_REASON,
     "memory_pattern": _REPLACE_GPU,
     "memory_retention": _REPLACE_GPU,
+    "row_hammer": "Keep the node out of work. If ECC is off, switch it on (nvidia-smi -e 1) and reset the GPU. "
+    "Test again at level burn-in; if it fails again, replace the GPU.",
     "memory_bandwidth": "Check that no other process uses the GPU and that its memory clock is not limited, then test again.",
     "cache_pattern": _CORRUPT,
     "on_chip_memory": _CORRUPT,

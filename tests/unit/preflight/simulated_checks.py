@@ -28,6 +28,7 @@ SMALL = {
     "special_functions": {"GPU_SIZE": 128, "GPU_SIZE_MIN": 128, "GPU_REPEATS": 3},
     "sustained_load": {"GPU_SIZE": LoadSize("bfloat16", 256, 8)},
     "memory_retention": {"GPU_SIZE": 128, "GPU_COPY_BYTES": 1 << 20},
+    "row_hammer": {"HAMMER_S": 0.0, "GPU_TURNS": 2},
     "cache_pattern": {"GPU_REPEATS": 3},
     "host_link": {"GPU_BYTES": 1 << 20, "PATIENCE_S": 0.0},
 }  # what a processor does in a moment; the branches stay

@@ -24,6 +24,7 @@ from tests.unit.preflight.simulated_checks import (  # noqa: E402 - torch is opt
 )
 from tests.unit.preflight.simulated_cuda import CudaState, DeviceMapping, install_cuda  # noqa: E402 - torch is optional
 from tests.unit.preflight.simulated_programs import install_programs  # noqa: E402 - torch is optional
+from tests.unit.preflight.simulated_rows import install_rows  # noqa: E402 - torch is optional
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(120)]
 
@@ -32,6 +33,7 @@ pytestmark = [pytest.mark.torch, pytest.mark.timeout(120)]
 def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[CudaState]:
     state = install_cuda(monkeypatch)
     install_programs(monkeypatch)
+    install_rows(monkeypatch)
     monkeypatch.setattr("preflight.kernels.gpu_memory_allocation.RESERVE_BYTES_MIN", 24 << 20)
     shrink_checks(monkeypatch)
     with DeviceMapping(state):

@@ -103,9 +103,23 @@ def test_our_product_uses_the_tensor_cores_and_asks_for_its_sm(found: dict[str, 
         assert "%smid" in found[f"{architecture} product"]["ptx"]
 
 
+def assert_hammered_lines_leave_the_cache(found: dict[str, Any], architectures: int) -> None:
+    costs = [cost for name, cost in found.items() if name.endswith(" hammer")]
+    assert len(costs) == architectures
+    for cost in costs:
+        loop = cost["ptx"].partition("ld.volatile.global.b32")[2]
+        assert "discard.global.L2" in loop.partition("bra")[0]
+        assert cost["spilled_bytes"] == 0
+
+
+def test_every_read_that_hammers_is_followed_by_a_discard(found: dict[str, Any]) -> None:
+    assert_hammered_lines_leave_the_cache(found, 5)
+
+
 @pytest.mark.skipif(not OLDEST.is_dir(), reason="needs the oldest Triton: make test fetches it")
 def test_the_oldest_triton_compiles_them_as_well() -> None:
     """For architectures that its assembler knows: it is older than Blackwell."""
     found = compile_all("80", "89", "90", path=str(OLDEST))
     assert_memory_kernels_are_cheap(found)
     assert_on_chip_kernels_fill_a_multiprocessor(found)
+    assert_hammered_lines_leave_the_cache(found, 3)

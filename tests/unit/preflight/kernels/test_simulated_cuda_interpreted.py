@@ -21,7 +21,7 @@ pytestmark = pytest.mark.timeout(120)
 PIECES = (8 << 10, 4 << 10)  # words; an interpreted kernel takes a millisecond for a block of 1024
 BY_TRITON = {
     "memory_pattern", "memory_bandwidth", "memory_retention", "cache_pattern", "matmul_repeat", "special_functions",
-    "sustained_load", "on_chip_memory",
+    "sustained_load", "on_chip_memory", "row_hammer",
 }  # fmt: skip
 
 
@@ -40,6 +40,7 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[CudaState]:
     monkeypatch.setattr("preflight.checks.on_chip_memory.PROGRAMS_OF_SM", 1)
     monkeypatch.setattr("preflight.checks.on_chip_memory.GPU_TURNS", TURNS)
     monkeypatch.setattr("preflight.checks.on_chip_memory.L1_UNKNOWN_BYTES", 4 << 10)
+    monkeypatch.setattr("preflight.checks.row_hammer.GROUPS_OF_SM", 1)
     monkeypatch.setattr("preflight.checks.cache_pattern.choose_window_bytes", lambda *_: 32 << 10)
     tensor_digests.explain_missing_triton.cache_clear()
     with DeviceMapping(state):
