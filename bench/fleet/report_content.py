@@ -41,8 +41,26 @@ class Words:
         self._told: tuple[int, tuple[StepWindow, ...]] = (-1, ())
 
     def report(self, seq: int, changes: tuple[FindingChange, ...], active: tuple[Finding, ...]) -> bytes:
-        """The body of its report number `seq`."""
+        """The body of its report number `seq`, now."""
         now = time.time()
+        step = int((now - self._began_at) / STEP_S)
+        return self._encode(seq, now, self._ranks(now, step, self._windows(step // WINDOW)), changes, active)
+
+    def report_at(self, seq: int, now: float, step: int, first_window: int) -> bytes:
+        """The body of a report with these numbers, for a generator that replaces them: windows begin at `first_window` + n."""
+        windows = tuple(
+            StepWindow(first_window + n, WINDOW, WINDOW, STEP_S, **self._own_sections()) for n in range(WINDOWS_TOLD)
+        )
+        return self._encode(seq, now, self._ranks(now, step, windows), (), ())
+
+    def _encode(
+        self,
+        seq: int,
+        now: float,
+        ranks: tuple[RankStatus, ...],
+        changes: tuple[FindingChange, ...],
+        active: tuple[Finding, ...],
+    ) -> bytes:
         return encode_message(
             Report(
                 version=1,
@@ -56,14 +74,12 @@ class Words:
                 changes=changes,
                 active=active,
                 gpus=self._gpus,
-                ranks=self._ranks(now),
+                ranks=ranks,
                 versions=VERSIONS,
             )
         )
 
-    def _ranks(self, now: float) -> tuple[RankStatus, ...]:
-        step = int((now - self._began_at) / STEP_S)
-        windows = self._windows(step // WINDOW)
+    def _ranks(self, now: float, step: int, windows: tuple[StepWindow, ...]) -> tuple[RankStatus, ...]:
         return tuple(
             RankStatus(
                 job=self._job,
@@ -91,7 +107,10 @@ class Words:
     def _windows(self, over: int) -> tuple[StepWindow, ...]:
         """The newest of so many that are over; the same for its eight ranks: the generator must not be what is measured."""
         if self._told[0] != over:
-            own = {name: round(share * STEP_S * self._pace, 6) for name, share in SHARES.items()}
+            own = self._own_sections()
             numbers = range(max(0, over - WINDOWS_TOLD), over)
             self._told = over, tuple(StepWindow(n * WINDOW, WINDOW, WINDOW, STEP_S, **own) for n in numbers)
         return self._told[1]
+
+    def _own_sections(self) -> dict[str, float]:
+        return {name: round(share * STEP_S * self._pace, 6) for name, share in SHARES.items()}

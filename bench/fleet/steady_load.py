@@ -1,0 +1,86 @@
+"""What one remediator takes of reports without news, by a generator that does not delay what it measures.
+
+Usage: python -m bench.fleet.steady_load [--nodes N] [--seconds S] [--interval S] [--store sqlite|postgresql]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+import time
+from pathlib import Path
+
+from bench.fleet import store
+from bench.fleet.__main__ import polls_allowed
+from bench.fleet.controller_replicas import CORE, Centre, free_ports
+from bench.fleet.load_generator import LoadError, LoadResult, run_load
+from bench.fleet.options import JOIN_S, Options
+from bench.fleet.samples import Usage, read_process_usage
+
+
+def main() -> None:
+    """Measure, print a table."""
+    asked = _parse_arguments()
+    polls_allowed(asked.nodes, 0)  # raises the limit of open files
+    if (os.cpu_count() or 1) > 1:
+        os.sched_setaffinity(0, set(range(os.cpu_count() or 1)) - {CORE})
+    with (
+        tempfile.TemporaryDirectory(prefix="gh-load-", ignore_cleanup_errors=True) as place,
+        store.run_database(asked.store, Path(place)) as url,
+    ):
+        print("\n".join(_measure(asked, Path(place), url)))
+    print(f"\nLoad average after: {os.getloadavg()[0]:.1f}; {os.cpu_count()} cores.")
+
+
+def _measure(asked: argparse.Namespace, place: Path, url: str) -> list[str]:
+    ports = free_ports(1)
+    store.prepare_database(
+        url, Options(nodes=asked.nodes, seconds=asked.seconds, place=str(place), ports=ports, polls=0)
+    )
+    centre = Centre(place, url, ports, None)
+    try:
+        centre.start()
+        process = centre.leader().process
+        before, began = read_process_usage(process), time.monotonic()
+        try:
+            found = run_load(place, ports[0], asked.nodes, asked.interval, asked.seconds, JOIN_S)
+        except LoadError as error:
+            raise SystemExit(str(error)) from None
+        after = read_process_usage(process)
+    finally:
+        centre.stop()
+    return build_rows(asked.nodes, asked.interval, found, (before, after), time.monotonic() - began)
+
+
+def build_rows(
+    nodes: int, interval_s: float, found: LoadResult, usage: tuple[Usage, Usage], seconds: float
+) -> list[str]:
+    """A Markdown table. The processor's time is divided by all reports, also those before the fleet had joined."""
+    cpu_us = (usage[1].cpu_s - usage[0].cpu_s) * 1e6 / (nodes / interval_s * seconds)
+    counted_s = seconds - JOIN_S
+    return [
+        f"| {nodes} nodes, a report every {interval_s:g} s | median | 99 % | worst |",
+        "|---|---|---|---|",
+        "| latency from the due time, ms | " + " | ".join(f"{value:.1f}" for value in found.latency_ms) + " |",
+        "| the generator's own lateness, ms | " + " | ".join(f"{value:.1f}" for value in found.lateness_ms) + " |",
+        "",
+        (
+            f"{found.answered / counted_s:.0f} of {nodes / interval_s:.0f} reports a second answered; {found.refused} refused, "
+            f"{found.broken} lost with their connection, {found.waiting} waiting at the end. Processor a report: {cpu_us:.0f} us; "
+            f"memory {usage[1].mib:.0f} MiB."
+        ),
+    ]
+
+
+def _parse_arguments() -> argparse.Namespace:
+    asks = argparse.ArgumentParser(prog="python -m bench.fleet.steady_load", description=__doc__)
+    asks.add_argument("--nodes", type=int, default=12_500)
+    asks.add_argument("--seconds", type=float, default=120.0)
+    asks.add_argument("--interval", type=float, default=10.0, help="seconds between two reports of a node")
+    asks.add_argument("--store", choices=store.KINDS, default="sqlite")
+    return asks.parse_args()
+
+
+if __name__ == "__main__":
+    main()

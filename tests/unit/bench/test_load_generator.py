@@ -1,0 +1,97 @@
+"""The load generator in C, against a small server: its reports are healthd's, and what is answered late counts from when it was due."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from bench.fleet.load_generator import LoadError, run_load
+from vocabulary.messages.wire import Report, decode_report
+
+NODES, INTERVAL_S, JOIN_S = 5, 0.5, 0.6
+
+
+class Server:
+    """Answers each report after `delay_s`, with `status`."""
+
+    def __init__(self, delay_s: float = 0.0, status: int = 200) -> None:
+        self.reports: list[Report] = []
+        self._delay_s, self._status = delay_s, status
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.port = int(self._listening.getsockname()[1])
+        self._threads = [threading.Thread(target=self._accept, daemon=True)]
+        self._threads[0].start()
+
+    def close(self) -> None:
+        self._listening.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
+        for thread in self._threads:
+            thread.join(60)
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listening.accept()
+            except OSError:
+                return
+            thread = threading.Thread(target=self._serve, args=(connection,), daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        with connection, connection.makefile("rb") as stream:
+            while head := b"".join(iter(stream.readline, b"\r\n")) if stream.peek(1) else b"":
+                length = re.search(rb"Content-Length: (\d+)", head)
+                assert length is not None
+                self.reports.append(decode_report(stream.read(int(length[1]))))
+                time.sleep(self._delay_s)
+                connection.sendall(b"HTTP/1.1 %d x\r\ncontent-length: 2\r\n\r\n{}" % self._status)
+
+
+@contextmanager
+def running(delay_s: float = 0.0, status: int = 200) -> Iterator[Server]:
+    with closing(Server(delay_s, status)) as server:
+        yield server
+
+
+pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+
+
+def test_reports_are_those_of_a_node_and_go_on(tmp_path: Path) -> None:
+    with running() as server:
+        found = run_load(tmp_path, server.port, NODES, INTERVAL_S, 2.2, JOIN_S)
+    assert found.answered >= NODES
+    assert (found.refused, found.broken) == (0, 0)
+    for name in {report.node for report in server.reports}:
+        own = [report for report in server.reports if report.node == name]
+        assert [report.seq for report in own] == list(range(1, len(own) + 1))
+        assert abs(own[-1].sent_at - time.time()) < 60
+        assert all(rank.windows[0].first < rank.windows[-1].first <= rank.step for rank in own[-1].ranks)
+    assert len({report.node for report in server.reports}) == NODES
+
+
+def test_what_waits_for_a_slow_server_counts_from_when_it_was_due(tmp_path: Path) -> None:
+    with running(delay_s=2 * INTERVAL_S) as server:
+        found = run_load(tmp_path, server.port, NODES, INTERVAL_S, 4.0, JOIN_S)
+    assert found.latency_ms[2] > 1e3 * 3 * INTERVAL_S  # a report waits behind those before it
+    assert found.waiting > 0
+
+
+def test_refused_reports_are_counted(tmp_path: Path) -> None:
+    with running(status=503) as server:
+        found = run_load(tmp_path, server.port, NODES, INTERVAL_S, 2.2, JOIN_S)
+    assert found.refused == found.answered > 0
+
+
+def test_without_a_compiler_it_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    with pytest.raises(LoadError, match="install one"):
+        run_load(tmp_path, 1, NODES, INTERVAL_S, 1.0, 0.0)
