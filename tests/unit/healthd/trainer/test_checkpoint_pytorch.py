@@ -19,6 +19,7 @@ from torch import nn
 from healthd.trainer.adapters.pytorch import Counters, TrainingCheckpoints, TrainingState
 from healthd.trainer.adapters.pytorch_host_copy import HostCopy, iterate_leaves
 from healthd.trainer.checkpoint_storage.checkpoint_files import CheckpointError, FileEntry, read_manifest
+from healthd.trainer.checkpoint_storage.checksums import Checksum
 
 pytestmark = pytest.mark.torch
 
@@ -114,7 +115,7 @@ def test_an_order_to_save_waits_for_the_one_under_way_and_for_its_own(tmp_path: 
     ("damage", "said"),
     [
         (lambda file: file.write_bytes(file.read_bytes()[:-1]), "bytes, the manifest says"),
-        (lambda file: file.write_bytes(file.read_bytes()[:-1] + b"\xff"), "its SHA-256 does not match the manifest"),
+        (lambda file: file.write_bytes(file.read_bytes()[:-1] + b"\xff"), "checksum does not match the manifest"),
         (lambda file: file.unlink(), "missing"),
     ],
 )
@@ -250,5 +251,5 @@ def test_what_a_module_keeps_beside_its_tensors_is_saved_as_it_was(tmp_path: Pat
 def test_what_cannot_be_copied_is_refused_by_name_and_a_named_tuple_stays_one() -> None:
     with pytest.raises(TypeError, match=r"model\.lock: lock cannot be copied aside: cannot pickle"):
         HostCopy().take({"model": {"lock": threading.Lock()}})
-    entry = FileEntry(3, "x")
+    entry = FileEntry(3, Checksum("blake3", "x"))
     assert HostCopy().take({"a": entry})["a"] == entry
