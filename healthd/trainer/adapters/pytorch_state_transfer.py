@@ -10,6 +10,7 @@ from typing import Any, BinaryIO
 import torch
 import torch.distributed as dist
 
+from healthd.trainer.adapters.pytorch_file_writer import omit_crc32
 from healthd.trainer.adapters.pytorch_host_copy import fill_leaf, iterate_leaves
 from healthd.trainer.adapters.pytorch_rank_channel import RankChannel
 from healthd.trainer.checkpoint_storage.checkpoint_files import FileEntry, HashedStream
@@ -23,7 +24,7 @@ def write_state(tree: dict[str, Any], path: Path, algorithm: str) -> FileEntry:
     Raises:
         OSError: the file system says no.
     """
-    with path.open("wb") as file:
+    with path.open("wb") as file, omit_crc32():
         stream = HashedStream(file, algorithm)
         torch.save(dict(iterate_leaves(tree)), stream)
         if stream.error is not None:

@@ -14,14 +14,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
+from healthd.trainer.checkpoint_storage.background_task import ParallelCall
 from healthd.trainer.checkpoint_storage.checksums import (
     ALGORITHMS,
     Checksum,
-    ParallelCall,
     choose_algorithm,
     compute_file_checksum,
     create_digest,
-    hash_and_write,
 )
 
 MANIFEST = "manifest.json"
@@ -76,7 +75,8 @@ class HashedStream:
         try:
             for start in range(0, size if self.error is None else 0, _SLICE_BYTES):
                 part = view.cast("B")[start : start + _SLICE_BYTES]
-                hash_and_write(self._digest, self._file.write, part)
+                self._file.write(part)
+                self._digest.update(part)
                 if self._syncs_ahead:
                     self._sync_ahead(part.nbytes)
         except OSError as error:

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from healthd.trainer.checkpoint import Checkpoints
 from healthd.trainer.checkpoint_storage import checkpoint_files, checksums
+from healthd.trainer.checkpoint_storage.background_task import ParallelCall
 from healthd.trainer.checkpoint_storage.checkpoint_files import (
     CheckpointError,
     FileWriter,
@@ -40,9 +41,8 @@ BLOCKS = st.lists(st.binary(min_size=BLOCK, max_size=BLOCK), min_size=2, max_siz
 
 @pytest.fixture(autouse=True, scope="module")
 def small_pieces() -> Iterator[None]:
-    """Threads and several pieces for a few bytes as for gigabytes."""
+    """Several pieces and early syncs for a few bytes as for gigabytes."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(checksums, "PARALLEL_BYTES", 8)
         patched.setattr(checksums, "_READ_BYTES", 24)
         patched.setattr(checkpoint_files, "_SLICE_BYTES", 20)
         patched.setattr(checkpoint_files, "_SYNC_AHEAD_BYTES", 32)
@@ -214,24 +214,6 @@ def test_a_write_that_the_kernel_reports_to_an_early_sync_fails_the_save(
     assert writer.entries == {}
 
 
-def test_a_failed_write_waits_for_the_hash_of_its_data(tmp_path: Path) -> None:
-    hashed = []
-
-    class Slow:
-        def update(self, data: memoryview) -> None:
-            hashed.append(bytes(data))
-
-        def hexdigest(self) -> str:
-            return ""
-
-    def refuse(_: memoryview) -> None:
-        raise OSError(errno.ENOSPC, "full")
-
-    with pytest.raises(OSError, match="full"):
-        checksums.hash_and_write(Slow(), refuse, memoryview(b"a lot of data"))
-    assert hashed == [b"a lot of data"]
-
-
 def test_where_no_thread_can_start_the_checksum_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
@@ -245,7 +227,7 @@ def test_a_failure_beside_is_raised_by_the_one_who_waits() -> None:
     def fail() -> None:
         raise ValueError("beside")
 
-    call = checksums.ParallelCall(fail, "test")
+    call = ParallelCall(fail, "test")
     with pytest.raises(ValueError, match="beside"):
         call.wait()
     assert call.done
