@@ -1,12 +1,13 @@
 """A checkpoint of 0.5 GB against `torch.save` + fsync: `python -m bench.checkpoint_io [--before CHECKOUT] [--rounds 9]`.
 
-One rank holds 40 layers of 1024 × 1024 with AdamW, 503 MB. In each round every way saves, then loads from a warm page cache, in an
-order drawn anew, so that the noise of a shared machine meets all alike. A table; nothing is asserted.
+One rank holds 40 layers of 1024 × 1024 with AdamW, 503 MB. In each round every way saves, then loads from the page cache
+and from the disk, in an order drawn anew, so that the noise of a shared machine meets all alike. A table; nothing is asserted.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import random
 import shutil
@@ -16,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,8 +31,9 @@ class Times(NamedTuple):
     """Seconds of one round; `processor`: of the save, all threads."""
 
     save: float
-    load: float
     processor: float
+    load: float
+    load_cold: float
 
 
 class Way:
@@ -63,6 +66,20 @@ class Way:
         assert self._process.wait() == 0
 
 
+def measure_seconds(action: Callable[[], object]) -> float:
+    """How long it takes."""
+    began = time.perf_counter()
+    action()
+    return time.perf_counter() - began
+
+
+def drop_cached_pages(root: Path) -> None:
+    """Have the next reads of all files come from the disk."""
+    for file in (path for path in root.rglob("*") if path.is_file()):
+        with file.open("rb") as opened:
+            os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
 def run_process(root: Path, *, plain: bool) -> None:
     """Hold the state; save and load it once for each line on stdin, and print the seconds."""
     import torch  # noqa: PLC0415 - the process that only keeps time does without
@@ -77,13 +94,16 @@ def run_process(root: Path, *, plain: bool) -> None:
     model(torch.randn(2, WIDTH)).square().mean().backward()
     optimizer.step()
     optimizer.zero_grad()
-    file = root / "state.pt"
+    file, written = root / "state.pt", root / "written.pt"
 
     def save_plain(_: int) -> None:
-        with file.open("wb") as target:
+        with written.open("wb") as target:
             torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, target)
             target.flush()
             os.fsync(target.fileno())
+        written.rename(
+            file
+        )  # the one before is deleted only now, as healthd does: freed pages make the next write cheaper
 
     def load_plain() -> None:
         saved = torch.load(file, weights_only=True)
@@ -93,29 +113,26 @@ def run_process(root: Path, *, plain: bool) -> None:
     checkpoints = TrainingCheckpoints(root, TrainingState(model, optimizer), keep=1)
     save, load = (save_plain, load_plain) if plain else (checkpoints.save, checkpoints.load_latest)
     for line in sys.stdin:
-        file.unlink(missing_ok=True)  # every way writes a new file
-        began, processor = time.perf_counter(), time.process_time()
-        save(int(line))
-        saved, processor = time.perf_counter(), time.process_time() - processor
-        load()
-        print(saved - began, time.perf_counter() - saved, processor, flush=True)
+        processor = time.process_time()
+        times = [measure_seconds(functools.partial(save, int(line))), time.process_time() - processor]
         time.sleep(SETTLE_S)
+        times.append(measure_seconds(load))
+        drop_cached_pages(root)
+        times.append(measure_seconds(load))
+        print(*times, flush=True)
     checkpoints.close()
     dist.destroy_process_group()
 
 
 def print_rows(ways: list[Way]) -> None:
-    """Medians, the least, and the median over the rounds of the ratio to the first way."""
-    print("| | save, s | least | ratio | processor, s | load, s | least | ratio |")
-    print("|---|---:|---:|---:|---:|---:|---:|---:|")
-    median = statistics.median
+    """Of each figure the median, the least, and the median over the rounds of the ratio to the first way."""
+    print("| | save, s | processor, s | load, cached, s | load, from the disk, s |")
+    print("|---|---:|---:|---:|---:|")
     for way in ways:
-        pairs = list(zip(way.times, ways[0].times, strict=True))
-        saves, loads = [each.save for each in way.times], [each.load for each in way.times]
-        save_ratio, load_ratio = median(a.save / b.save for a, b in pairs), median(a.load / b.load for a, b in pairs)
-        cells = [f"{median(saves):.2f}", f"{min(saves):.2f}", f"{save_ratio:.2f}"]
-        cells += [f"{median(each.processor for each in way.times):.2f}"]
-        cells += [f"{median(loads):.2f}", f"{min(loads):.2f}", f"{load_ratio:.2f}"]
+        cells = []
+        for mine, plain in zip(zip(*way.times, strict=True), zip(*ways[0].times, strict=True), strict=True):
+            ratio = statistics.median(a / b for a, b in zip(mine, plain, strict=True))
+            cells.append(f"{statistics.median(mine):.2f} (least {min(mine):.2f}), **{ratio:.2f}**")
         print(f"| {way.name} | {' | '.join(cells)} |")
     print(f"\nload {os.getloadavg()[0]:.1f}, {len(ways[0].times)} rounds")
 
