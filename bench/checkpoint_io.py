@@ -50,7 +50,7 @@ class Way:
         argv = [sys.executable, "-W", "ignore", __file__, "--root", str(root), *(["--plain"] if plain else ["--rank"])]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         environ["PYTHONPATH"] = os.pathsep.join([str(checkout), str(ROOT)])
-        self._process = subprocess.Popen(argv, env=environ, **pipes)  # type: ignore[call-overload]
+        self._process = subprocess.Popen(argv, env=environ, **pipes)  # type: ignore[call-overload]  # of a dict of keywords
 
     def run_round(self, number: int) -> None:
         """One save and one load; the first round warms up and is not counted."""
@@ -83,9 +83,9 @@ def drop_cached_pages(root: Path) -> None:
 def run_process(root: Path, *, plain: bool) -> None:
     """Hold the state; save and load it once for each line on stdin, and print the seconds."""
     import torch  # noqa: PLC0415 - the process that only keeps time does without
-    import torch.distributed as dist  # noqa: PLC0415
+    import torch.distributed as dist  # noqa: PLC0415 - as above
 
-    from healthd.trainer.adapters.pytorch import TrainingCheckpoints, TrainingState  # noqa: PLC0415
+    from healthd.trainer.adapters.pytorch import TrainingCheckpoints, TrainingState  # noqa: PLC0415 - as above
 
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
