@@ -11,6 +11,7 @@ from pathlib import Path
 
 from bench.ranks.linear_model import LinearModel
 from healthd.trainer.checkpoint_storage.checkpoint_files import CheckpointError
+from healthd.trainer.checkpoint_storage.checksums import SHA256, Checksum
 from healthd.trainer.checkpoint_storage.state_copies import StateCopies, StateCopy
 
 
@@ -47,7 +48,9 @@ class MemoryCopies:
         """Keep the state, and nothing older. Args: `group`: attempt and generation of the ranks that trained it."""
         data = model.to_bytes()
         save = f"{group[0] & 0xFFFF:04x}{group[1] & 0xFFFF:04x}"
-        copy = StateCopy(model.step, world, rank, save, hashlib.sha256(data).hexdigest(), replica=True)
+        copy = StateCopy(
+            model.step, world, rank, save, Checksum(SHA256, hashlib.sha256(data).hexdigest()), replica=True
+        )
         aside = self._copies.aside("own", rank)
         aside.write_bytes(data)
         self._copies.finish(aside, copy)

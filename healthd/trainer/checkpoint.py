@@ -1,7 +1,7 @@
 """Atomic checkpoints: written to a temporary directory, synced, listed in a manifest with checksums, then renamed.
 
     ROOT/step-000000042/             complete, after the rename
-        manifest.json                step, world, every file with its size and SHA-256
+        manifest.json                step, world, every file with its size and checksum
         ...                          the files of all ranks
     ROOT/.step-000000042.tmp/        being written, or left behind by a crash
     ROOT/.step-000000042.old/        briefly, while a run that went back saves a step again
@@ -202,6 +202,7 @@ class Checkpoints:
 
         Raises:
             CheckpointError: there are checkpoints, and none verifies.
+            ChecksumUnavailableError: a checksum cannot be computed here.
         """
         passed_over: list[SkippedCheckpoint] = []
         for path in self.newest_first():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 import os
 import time
@@ -36,6 +35,7 @@ from healthd.trainer.checkpoint_storage.checkpoint_files import (
     Manifest,
     verify_checkpoint,
 )
+from healthd.trainer.checkpoint_storage.checksums import ChecksumUnavailableError
 from healthd.trainer.checkpoint_storage.save_rounds import OutcomeUnknownError
 from healthd.trainer.exchange_limits import ExchangeLimits
 from vocabulary.atomic_file import sync_directory
@@ -224,10 +224,23 @@ class TrainingCheckpoints:
         return 0
 
     def _verified(self, path: Path) -> tuple[Manifest | None, str]:
-        """Its manifest, or what is wrong with its files: the same on every rank."""
-        share = functools.partial(verify_checkpoint, path, part=self._ranks.rank, parts=self._ranks.world)
-        manifests, errors = self._ranks.from_each(share)
-        return (None, errors[0]) if errors else (manifests[0], "")
+        """Its manifest, or what is wrong with its files: the same on every rank.
+
+        Raises:
+            CheckpointError: a rank lacks a package to verify it with, which is no reason to fall back.
+        """
+
+        def share() -> Manifest | str:
+            try:
+                return verify_checkpoint(path, part=self._ranks.rank, parts=self._ranks.world)
+            except ChecksumUnavailableError as error:
+                return f"{path}: {error}"
+
+        found, errors = self._ranks.from_each(share)
+        if lacking := [each for each in found if isinstance(each, str)]:
+            raise CheckpointError(lacking[0])
+        manifest = found[0]
+        return (None, errors[0]) if errors or isinstance(manifest, str) else (manifest, "")
 
     def _why_unfit(self, found: Checkpoint) -> str:
         """Load it. Why it does not fit the state, the same on every rank; empty where it is loaded.
@@ -311,7 +324,7 @@ class TrainingCheckpoints:
             )
         directory = self._ranks.from_first(lambda: self._checkpoints.open(step, sweeping=not self._sweep.done))
         known = self._checkpoints.linkable() if self._incremental else None
-        files.append(FileWriter(directory, known))
+        files.append(FileWriter(directory, known, algorithm=self._ranks.algorithm))
         writer = MeasuredWriter(directory, files[0], file_per_tensor=self._incremental)
         dcp.save(state, storage_writer=writer, process_group=self._ranks.group)
         parts, errors = self._ranks.from_each(lambda: _sync_files(files[0]))

@@ -10,12 +10,30 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch.distributed.checkpoint import FileSystemWriter
 from torch.distributed.checkpoint.filesystem import FileSystem
 
 from healthd.trainer.checkpoint_storage.checkpoint_files import FileWriter
 
 ALONE_BYTES = 1 << 16
+
+
+@contextlib.contextmanager
+def omit_crc32() -> Iterator[None]:
+    """Let torch.save write no CRC-32, which costs more than our checksum of the same bytes; torch.load reads none.
+
+    An option of this thread, in older versions of torch of the process, for as long as we write; some have none.
+    """
+    if not hasattr(torch.serialization, "set_crc32_options"):
+        yield
+        return
+    computed = torch.serialization.get_crc32_options()
+    torch.serialization.set_crc32_options(False)
+    try:
+        yield
+    finally:
+        torch.serialization.set_crc32_options(computed)
 
 
 class MeasuredWriter(FileSystemWriter):  # type: ignore[misc]  # torch is untyped here
@@ -28,6 +46,10 @@ class MeasuredWriter(FileSystemWriter):  # type: ignore[misc]  # torch is untype
 
     def write_data(self, plan: Any, planner: Any) -> Any:
         """As DCP's, but for the dealing into files."""
+        with omit_crc32():
+            return self._write_items(plan, planner)
+
+    def _write_items(self, plan: Any, planner: Any) -> Any:
         if self.single_file_per_rank or not hasattr(self, "_write_data"):  # an older torch: a file for every item
             return super().write_data(plan, planner)
         shared = [item for item in plan.items if _measure_item(item) < ALONE_BYTES]

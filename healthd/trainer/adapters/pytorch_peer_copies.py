@@ -255,7 +255,9 @@ class PeerCopies:
             raise CheckpointError(f"the ranks copy different steps: {sorted(set(steps))}")
         self.why_fixed = explain_unreplicated(alike)
         marks = (names[0], not self.why_fixed)
-        copies = [StateCopy(step, world, each, marks[0], entry.sha256, marks[1]) for each, entry in enumerate(entries)]
+        copies = [
+            StateCopy(step, world, each, marks[0], entry.checksum, marks[1]) for each, entry in enumerate(entries)
+        ]
         if world > 1 and self._distance:
             came = exchange_files(self._ranks, self._distance, (aside, peer), [entry.bytes for entry in entries])
             before = copies[(rank - self._distance) % world]
@@ -267,7 +269,7 @@ class PeerCopies:
         tree = pending.wait()
         if self._trained is None:
             self._trained = digest_replica(tree)
-        return write_state(tree, aside)
+        return write_state(tree, aside, self._ranks.algorithm)
 
     def _all(self, action: Callable[[], T]) -> list[T]:
         """Every rank does it, or every rank raises."""
@@ -279,7 +281,7 @@ class PeerCopies:
     def _take_in(self, aside: Path, came: FileEntry | OSError, copy: StateCopy) -> None:
         if isinstance(came, OSError):
             raise came
-        if came.sha256 != copy.sha256:
+        if came.checksum != copy.checksum:
             raise CheckpointError(f"rank {copy.rank}'s state arrived with a different checksum")
         self._copies.finish(aside, copy)
 
@@ -318,7 +320,8 @@ class PeerCopies:
             text = "rank %d's state after step %d comes from the memory of rank %d's node"
             _log.warning(text, target, source.copy.step, source.holder)
             aside = self._copies.aside("own", rank)
-            self._take_in(aside, receive_file(self._ranks, aside, size, source.holder), source.copy)
+            came = receive_file(self._ranks, aside, size, source.holder, source.copy.checksum.algorithm)
+            self._take_in(aside, came, source.copy)
 
     def _restore(self, copy: StateCopy) -> None:
         path, own = self._copies.path(copy), (copy.rank, copy.world) == (self._ranks.rank, self._ranks.world)

@@ -15,6 +15,7 @@ from torch.distributed.checkpoint.api import CheckpointException
 
 from healthd.trainer.adapters.gloo_threads import contain_gloo_threads
 from healthd.trainer.checkpoint_storage.checkpoint_files import CheckpointError
+from healthd.trainer.checkpoint_storage.checksums import choose_algorithm, choose_common_algorithm
 from healthd.trainer.checkpoint_storage.save_rounds import RoundOutcome, SaveRounds
 from healthd.trainer.exchange_limits import ExchangeLimits, RankUnreachableError, await_all_ranks
 
@@ -46,7 +47,11 @@ class RankChannel:
         self._set_deadline()
         contain_gloo_threads()
         self._broken = False
-        self._name = f"healthd-{self.from_first(lambda: secrets.token_hex(8))}"
+        said, _ = self.from_each(lambda: (secrets.token_hex(8), choose_algorithm()))
+        self._name = f"healthd-{said[0][0]}"
+        self.algorithm = choose_common_algorithm(
+            [algorithm for _, algorithm in said]
+        )  # of checksums; works on every rank
         self._connected = False  # to the store, at some time
         self._rounds = SaveRounds(self._store, self.rank, self.world, limits)
 

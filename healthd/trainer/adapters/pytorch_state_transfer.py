@@ -10,6 +10,7 @@ from typing import Any, BinaryIO
 import torch
 import torch.distributed as dist
 
+from healthd.trainer.adapters.pytorch_file_writer import omit_crc32
 from healthd.trainer.adapters.pytorch_host_copy import fill_leaf, iterate_leaves
 from healthd.trainer.adapters.pytorch_rank_channel import RankChannel
 from healthd.trainer.checkpoint_storage.checkpoint_files import FileEntry, HashedStream
@@ -17,14 +18,14 @@ from healthd.trainer.checkpoint_storage.checkpoint_files import FileEntry, Hashe
 CHUNK_BYTES = 1 << 24
 
 
-def write_state(tree: dict[str, Any], path: Path) -> FileEntry:
-    """Write this rank's part of a state tree.
+def write_state(tree: dict[str, Any], path: Path, algorithm: str) -> FileEntry:
+    """Write this rank's part of a state tree, with a checksum of this algorithm.
 
     Raises:
         OSError: the file system says no.
     """
-    with path.open("wb") as file:
-        stream = HashedStream(file)
+    with path.open("wb") as file, omit_crc32():
+        stream = HashedStream(file, algorithm)
         torch.save(dict(iterate_leaves(tree)), stream)
         if stream.error is not None:
             raise stream.error
@@ -70,7 +71,7 @@ def exchange_files(
     """
     after, before = (ranks.rank + distance) % ranks.world, (ranks.rank - distance) % ranks.world
     with paths[0].open("rb") as source, paths[1].open("wb") as target:
-        stream = HashedStream(target)
+        stream = HashedStream(target, ranks.algorithm)
         for outgoing, incoming in itertools.zip_longest(
             _split_into_chunks(sizes[ranks.rank]), _split_into_chunks(sizes[before])
         ):
@@ -96,10 +97,10 @@ def send_file(ranks: RankChannel, path: Path, size: int, target: int) -> None:
                 dist.send(chunk, target, group=ranks.group)
 
 
-def receive_file(ranks: RankChannel, path: Path, size: int, source: int) -> FileEntry | OSError:
-    """What `send_file` sends; an error of the file system is returned after all of it has come. Raises RankUnreachableError."""
+def receive_file(ranks: RankChannel, path: Path, size: int, source: int, algorithm: str) -> FileEntry | OSError:
+    """What `send_file` sends, with a checksum of this algorithm; an error of the file system is returned after all of it has come. Raises RankUnreachableError."""
     with path.open("wb") as file:
-        stream = HashedStream(file)
+        stream = HashedStream(file, algorithm)
         for length in _split_into_chunks(size):
             chunk = torch.empty(length, dtype=torch.uint8)
             with ranks.exchanging():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, TimeoutError  # noqa: A004 - the built-in one from Python 3.11 on
 from typing import Generic, TypeVar
@@ -51,3 +52,31 @@ class BackgroundTask(Generic[T]):
     def close(self) -> None:
         """End the thread, after the task."""
         self._executor.shutdown()
+
+
+class ParallelCall:
+    """A call in a thread of its own, from the beginning; at interpreter exit too, where executors refuse tasks."""
+
+    def __init__(self, call: Callable[[], object], name: str) -> None:
+        """Raises RuntimeError: no thread can start."""
+        self._call = call
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name=name)
+        self._thread.start()
+
+    @property
+    def done(self) -> bool:
+        """Whether it has ended."""
+        return not self._thread.is_alive()
+
+    def wait(self) -> None:
+        """Wait for its end; raise what it raised."""
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+
+    def _run(self) -> None:
+        try:
+            self._call()
+        except BaseException as error:  # noqa: BLE001 - `wait` raises it
+            self._error = error

@@ -6,18 +6,27 @@ The manifest is written last, so it also marks that everything before it is on d
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import io
 import json
 import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
+
+from healthd.trainer.checkpoint_storage.background_task import ParallelCall
+from healthd.trainer.checkpoint_storage.checksums import (
+    ALGORITHMS,
+    Checksum,
+    choose_algorithm,
+    compute_file_checksum,
+    create_digest,
+)
 
 MANIFEST = "manifest.json"
 MANIFEST_VERSION = 1
-_BLOCK_BYTES = 1 << 20
+_SLICE_BYTES = 64 << 20  # of one write, so that a big tensor reaches the disk while the rest is written
+_SYNC_AHEAD_BYTES = 32 << 20
 _NAMED_STEP = re.compile(r"\bstep-(\d+)\b")
 
 
@@ -29,7 +38,7 @@ class FileEntry(NamedTuple):
     """The manifest's entry for one file."""
 
     bytes: int
-    sha256: str
+    checksum: Checksum
 
 
 class Manifest(NamedTuple):
@@ -48,21 +57,30 @@ class Manifest(NamedTuple):
 class HashedStream:
     """A file being written. Errors are kept until the end, so that no library in between can swallow them."""
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, file: BinaryIO, algorithm: str, *, sync_ahead: bool = False) -> None:
+        """Args: `algorithm`: of the checksum; `sync_ahead`: begin to sync while more is written; then call `end_sync_ahead`."""
         self._file = file
-        self._digest = hashlib.sha256()
+        self._algorithm = algorithm
+        self._digest = create_digest(algorithm)
         self._size = 0
+        self._syncs_ahead = sync_ahead
+        self._unsynced = 0
+        self._syncing: ParallelCall | None = None
         self.error: OSError | None = None
 
     def write(self, data: bytes | bytearray | memoryview) -> int:
         """Append; ignored after a failure."""
-        size = memoryview(data).nbytes
-        if self.error is None:
-            try:
-                self._file.write(data)
-                self._digest.update(data)
-            except OSError as error:
-                self.error = error
+        view = memoryview(data)
+        size = view.nbytes
+        try:
+            for start in range(0, size if self.error is None else 0, _SLICE_BYTES):
+                part = view.cast("B")[start : start + _SLICE_BYTES]
+                self._file.write(part)
+                self._digest.update(part)
+                if self._syncs_ahead:
+                    self._sync_ahead(part.nbytes)
+        except OSError as error:
+            self.error = error
         self._size += size
         return size
 
@@ -76,6 +94,15 @@ class HashedStream:
     def close(self) -> None:
         """Do nothing: the `FileWriter` closes."""
 
+    def end_sync_ahead(self) -> None:
+        """Wait for a sync under way: the kernel reports a failed write once, perhaps to it and not to `finish`."""
+        syncing, self._syncing = self._syncing, None
+        try:
+            if syncing is not None:
+                syncing.wait()
+        except OSError as error:
+            self.error = self.error or error
+
     def finish(self) -> None:
         """Sync to disk."""
         try:
@@ -88,7 +115,18 @@ class HashedStream:
     @property
     def entry(self) -> FileEntry:
         """Return the entry of what was written."""
-        return FileEntry(self._size, self._digest.hexdigest())
+        return FileEntry(self._size, Checksum(self._algorithm, self._digest.hexdigest()))
+
+    def _sync_ahead(self, size: int) -> None:
+        self._unsynced += size
+        if self._unsynced < _SYNC_AHEAD_BYTES or (self._syncing is not None and not self._syncing.done):
+            return
+        self.end_sync_ahead()
+        self._file.flush()
+        self._unsynced = 0
+        descriptor = self._file.fileno()
+        with contextlib.suppress(RuntimeError):  # no thread can start: `finish` syncs everything
+            self._syncing = ParallelCall(lambda: os.fdatasync(descriptor), "healthd-checkpoint-sync")
 
 
 class FileWriter:
@@ -98,9 +136,18 @@ class FileWriter:
     writing, it then holds one file at a time in memory.
     """
 
-    def __init__(self, directory: Path, known: Mapping[FileEntry, Path] | None = None) -> None:
-        """Args: `known`: files on the same file system that may be linked, by content; None writes each immediately."""
+    def __init__(
+        self, directory: Path, known: Mapping[FileEntry, Path] | None = None, *, algorithm: str | None = None
+    ) -> None:
+        """Set where the files go.
+
+        Args:
+            directory: of the open checkpoint.
+            known: files on the same file system that may be linked, by content; None writes each immediately.
+            algorithm: of the checksums; None: the fastest that works here.
+        """
         self.directory = directory
+        self._algorithm = algorithm or choose_algorithm()
         self.entries: dict[str, FileEntry] = {}
         self.bytes_linked = 0
         self._known = known
@@ -120,12 +167,14 @@ class FileWriter:
         path = self.directory / name
         target: BinaryIO = path.open("wb") if self._known is None else io.BytesIO()
         with target:
-            stream = HashedStream(target)
+            stream = HashedStream(target, self._algorithm, sync_ahead=self._known is None)
             try:
                 yield stream
             except Exception:
                 if stream.error is None:
                     raise
+            finally:
+                stream.end_sync_ahead()
             if stream.error is None:
                 stream.finish()
             if stream.error is not None:
@@ -164,6 +213,7 @@ def verify_checkpoint(path: Path, *, part: int = 0, parts: int = 1) -> Manifest:
 
     Raises:
         CheckpointError: names the file and the problem.
+        ChecksumUnavailableError: a checksum cannot be computed here.
     """
     manifest = read_manifest(path)
     try:
@@ -180,8 +230,8 @@ def _check_file_entry(file: Path, entry: FileEntry) -> None:
     size = file.stat().st_size
     if size != entry.bytes:
         raise CheckpointError(f"{file}: {size} bytes, the manifest says {entry.bytes}")
-    if measure_file(file) != entry:
-        raise CheckpointError(f"{file}: its SHA-256 does not match the manifest")
+    if measure_file(file, entry.checksum.algorithm) != entry:
+        raise CheckpointError(f"{file}: its {entry.checksum.algorithm} checksum does not match the manifest")
 
 
 def read_manifest(path: Path) -> Manifest:
@@ -200,15 +250,19 @@ def read_manifest(path: Path) -> Manifest:
     if not isinstance(document, dict) or document.get("version") != MANIFEST_VERSION:
         raise CheckpointError(f"{file}: version: not {MANIFEST_VERSION}, which this program reads")
     try:
-        files = {
-            name: FileEntry(int(entry["bytes"]), str(entry["sha256"])) for name, entry in document["files"].items()
-        }
+        files = {name: _parse_entry(entry) for name, entry in document["files"].items()}
         manifest = Manifest(int(document["step"]), int(document["world"]), files)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise CheckpointError(f"{file}: field missing or invalid: {error!r}") from error
     if (match := _NAMED_STEP.search(path.name)) and int(match[1]) != manifest.step:
         raise CheckpointError(f"{file}: step: {manifest.step}, but the directory is named {path.name}")
     return manifest
+
+
+def _parse_entry(entry: dict[str, Any]) -> FileEntry:
+    """Its checksum's key names the algorithm, so that programs of before BLAKE3 see a missing field, and delete nothing."""
+    (algorithm,) = [key for key in ALGORITHMS if key in entry]
+    return FileEntry(int(entry["bytes"]), Checksum(algorithm, str(entry[algorithm])))
 
 
 def write_manifest(directory: Path, manifest: Manifest) -> None:
@@ -221,7 +275,10 @@ def write_manifest(directory: Path, manifest: Manifest) -> None:
         "version": MANIFEST_VERSION,
         "step": manifest.step,
         "world": manifest.world,
-        "files": {name: manifest.files[name]._asdict() for name in sorted(manifest.files)},
+        "files": {
+            name: {"bytes": entry.bytes, entry.checksum.algorithm: entry.checksum.digest}
+            for name, entry in sorted(manifest.files.items())
+        },
     }
     with (directory / MANIFEST).open("w", encoding="utf-8") as file:
         json.dump(document, file, indent=1)
@@ -229,18 +286,14 @@ def write_manifest(directory: Path, manifest: Manifest) -> None:
         os.fsync(file.fileno())
 
 
-def measure_file(path: Path) -> FileEntry:
+def measure_file(path: Path, algorithm: str) -> FileEntry:
     """Return a file's size and checksum.
 
     Raises:
+        ChecksumUnavailableError: it cannot be computed here.
         OSError: it cannot be read.
     """
-    digest, size = hashlib.sha256(), 0
-    with path.open("rb") as file:
-        while block := file.read(_BLOCK_BYTES):
-            digest.update(block)
-            size += len(block)
-    return FileEntry(size, digest.hexdigest())
+    return FileEntry(*compute_file_checksum(path, algorithm))
 
 
 def require_listed_files(directory: Path, listed: set[str]) -> None:

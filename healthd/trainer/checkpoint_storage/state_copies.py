@@ -1,7 +1,7 @@
 """Copies of ranks' states in a memory file system: which exist, and which of them make a complete step.
 
-    DIRECTORY/step-000000042-of-8-rank-3-save-1f09ac3e-SHA256.copy
-    DIRECTORY/step-000000042-of-8-rank-3-replica-save-1f09ac3e-SHA256.copy
+    DIRECTORY/step-000000042-of-8-rank-3-save-1f09ac3e-blake3-DIGEST.copy
+    DIRECTORY/step-000000042-of-8-rank-3-replica-save-1f09ac3e-DIGEST.copy    with SHA-256
 
 The name carries the checksum of the content, so a copy can be verified by itself. The directory belongs to one node and
 one job; the node's ranks may share it. Uses no framework.
@@ -22,12 +22,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from healthd.trainer.checkpoint_storage.checkpoint_files import CheckpointError, FileEntry, measure_file
+from healthd.trainer.checkpoint_storage.checksums import SHA256, Checksum, ChecksumUnavailableError
 
 STALE_SECONDS = (
     24 * 3600.0
 )  # a running job copies every half minute; an older copy belongs to a job that is not resumed
 _log = logging.getLogger("healthd.trainer")
-_NAME = re.compile(r"step-(\d{9,})-of-(\d+)-rank-(\d+)(-replica)?-save-([0-9a-f]{8})-([0-9a-f]{64})\.copy")
+_NAME = re.compile(
+    r"step-(\d{9,})-of-(\d+)-rank-(\d+)(-replica)?-save-([0-9a-f]{8})-(?:(blake3)-)?([0-9a-f]{64})\.copy"
+)
 
 
 class StateCopy(NamedTuple):
@@ -42,14 +45,17 @@ class StateCopy(NamedTuple):
     world: int
     rank: int
     save: str
-    sha256: str
+    checksum: Checksum
     replica: bool = False
 
     @property
     def name(self) -> str:
         """Of its file."""
         rank = f"{self.rank}-replica" if self.replica else str(self.rank)
-        return f"step-{self.step:09d}-of-{self.world}-rank-{rank}-save-{self.save}-{self.sha256}.copy"
+        algorithm = "" if self.checksum.algorithm == SHA256 else f"{self.checksum.algorithm}-"
+        return (
+            f"step-{self.step:09d}-of-{self.world}-rank-{rank}-save-{self.save}-{algorithm}{self.checksum.digest}.copy"
+        )
 
 
 def prepare_private_directory(directory: Path) -> None:
@@ -115,7 +121,7 @@ class StateCopies:
             return []
         found = [_NAME.fullmatch(name) for name in names]
         return [
-            StateCopy(int(each[1]), int(each[2]), int(each[3]), each[5], each[6], bool(each[4]))
+            StateCopy(int(each[1]), int(each[2]), int(each[3]), each[5], _parse_checksum(each), bool(each[4]))
             for each in found
             if each
         ]
@@ -150,13 +156,15 @@ class StateCopies:
         """Verify a copy's content.
 
         Raises:
-            CheckpointError: it is missing or does not match its name.
+            CheckpointError: it is missing, does not match its name, or cannot be verified here.
         """
         try:
-            entry = measure_file(self.path(copy))
+            entry = measure_file(self.path(copy), copy.checksum.algorithm)
         except OSError as error:
             raise CheckpointError(f"{self.path(copy)}: {error.strerror}") from error
-        if entry.sha256 != copy.sha256:
+        except ChecksumUnavailableError as error:
+            raise CheckpointError(f"{self.path(copy)}: {error}") from error
+        if entry.checksum != copy.checksum:
             raise CheckpointError(f"{self.path(copy)}: its content does not match its name")
         return entry
 
@@ -166,6 +174,10 @@ class StateCopies:
             if copy.step != but:
                 with contextlib.suppress(FileNotFoundError):  # another rank of this node deleted it
                     self.path(copy).unlink()
+
+
+def _parse_checksum(name: re.Match[str]) -> Checksum:
+    return Checksum(name[6] or SHA256, name[7])
 
 
 def choose_copy_distance(racks: Sequence[str], per_node: int) -> int:

@@ -63,7 +63,7 @@ def test_a_crash_before_the_rename_leaves_the_one_before(tmp_path: Path) -> None
     ("damage", "text"),
     [
         (lambda path: (path / "__0_0.distcp").write_bytes(b"weigh"), "__0_0.distcp: 5 bytes, the manifest says 7"),
-        (lambda path: (path / "__0_0.distcp").write_bytes(b"wEights"), "__0_0.distcp: its SHA-256 does not match the manifest"),
+        (lambda path: (path / "__0_0.distcp").write_bytes(b"wEights"), "__0_0.distcp: its blake3 checksum does not match the manifest"),
         (lambda path: (path / ".metadata").unlink(), ".metadata: missing"),
         (lambda path: (path / "manifest.json").unlink(), "manifest.json: No such file"),
         (lambda path: (path / "manifest.json").write_text('{"version": 1'), "manifest.json: not JSON"),
@@ -312,7 +312,7 @@ def test_the_ranks_share_the_reading_and_together_read_all(tmp_path: Path) -> No
             found.append(str(error))
 
     assert len(found) == 1
-    assert "__0_1.distcp: its SHA-256" in found[0]
+    assert "__0_1.distcp: its blake3" in found[0]
 
 
 def test_what_did_not_change_is_linked_but_never_into_all_that_are_kept(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import random
 import shutil
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,7 @@ from torch import nn
 from healthd.trainer.adapters.pytorch import Counters, TrainingCheckpoints, TrainingState
 from healthd.trainer.adapters.pytorch_host_copy import HostCopy, iterate_leaves
 from healthd.trainer.checkpoint_storage.checkpoint_files import CheckpointError, FileEntry, read_manifest
+from healthd.trainer.checkpoint_storage.checksums import Checksum
 
 pytestmark = pytest.mark.torch
 
@@ -70,6 +72,31 @@ def test_training_goes_on_and_the_copy_stays_as_it_was(tmp_path: Path) -> None:
     checkpoints.close()
 
 
+def test_a_checkpoint_from_before_blake3_is_loaded(tmp_path: Path) -> None:
+    shutil.copytree(Path(__file__).parents[3] / "golden" / "healthd" / "checkpoint-sha256", tmp_path / "c")
+    model = nn.Linear(2, 1)
+    with TrainingCheckpoints(tmp_path / "c", model) as checkpoints:
+        assert checkpoints.load_latest() == 8
+        checkpoints.save(8)
+    assert (model.weight.tolist(), model.bias.tolist()) == ([[3.0, 3.0]], [0.5])
+    named = [entry.checksum.algorithm for entry in read_manifest(tmp_path / "c" / "step-000000008").files.values()]
+    assert named == ["blake3", "blake3"]
+
+
+def test_a_checkpoint_that_cannot_be_verified_here_stops_the_job_and_stays_the_newest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = network(1.0)
+    with checkpoints_of(tmp_path, model) as checkpoints:
+        checkpoints.save(1)
+        checkpoints.save(2)
+    monkeypatch.setitem(sys.modules, "blake3", None)
+    checkpoints = checkpoints_of(tmp_path, model)
+    with pytest.raises(CheckpointError, match=r"step-000000002: checksums are blake3.*pip install blake3"):
+        checkpoints.load_latest()
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["step-000000001", "step-000000002"]
+
+
 def test_a_failure_behind_trainings_back_surfaces_at_the_next_save_and_at_close(tmp_path: Path) -> None:
     root = tmp_path / "c"
     checkpoints = checkpoints_of(root, network())
@@ -114,7 +141,7 @@ def test_an_order_to_save_waits_for_the_one_under_way_and_for_its_own(tmp_path: 
     ("damage", "said"),
     [
         (lambda file: file.write_bytes(file.read_bytes()[:-1]), "bytes, the manifest says"),
-        (lambda file: file.write_bytes(file.read_bytes()[:-1] + b"\xff"), "its SHA-256 does not match the manifest"),
+        (lambda file: file.write_bytes(file.read_bytes()[:-1] + b"\xff"), "checksum does not match the manifest"),
         (lambda file: file.unlink(), "missing"),
     ],
 )
@@ -250,5 +277,5 @@ def test_what_a_module_keeps_beside_its_tensors_is_saved_as_it_was(tmp_path: Pat
 def test_what_cannot_be_copied_is_refused_by_name_and_a_named_tuple_stays_one() -> None:
     with pytest.raises(TypeError, match=r"model\.lock: lock cannot be copied aside: cannot pickle"):
         HostCopy().take({"model": {"lock": threading.Lock()}})
-    entry = FileEntry(3, "x")
+    entry = FileEntry(3, Checksum("blake3", "x"))
     assert HostCopy().take({"a": entry})["a"] == entry

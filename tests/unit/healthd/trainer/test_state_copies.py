@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from healthd.trainer.beacons.rank_placement import read_rack
 from healthd.trainer.checkpoint_storage.checkpoint_files import CheckpointError, measure_file
+from healthd.trainer.checkpoint_storage.checksums import Checksum
 from healthd.trainer.checkpoint_storage.state_copies import (
     STALE_SECONDS,
     CopySource,
@@ -23,7 +24,7 @@ from healthd.trainer.checkpoint_storage.state_copies import (
 
 
 def copy(step: int, rank: int, world: int = 3, save: str = "00000001") -> StateCopy:
-    return StateCopy(step, world, rank, save, "0" * 64)
+    return StateCopy(step, world, rank, save, Checksum("sha256", "0" * 64))
 
 
 def test_the_newest_step_that_is_whole_is_taken_each_rank_from_home_where_it_can() -> None:
@@ -153,7 +154,7 @@ def test_copies_are_known_by_their_names_and_trusted_by_their_content(tmp_path: 
     assert copies.held() == []
     aside = copies.aside("own", 1)
     aside.write_bytes(b"state")
-    whole = StateCopy(42, 3, 1, "1f09ac3e", measure_file(aside).sha256)
+    whole = StateCopy(42, 3, 1, "1f09ac3e", measure_file(aside, "blake3").checksum)
     assert copies.held() == []
 
     copies.finish(aside, whole)
