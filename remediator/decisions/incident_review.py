@@ -85,8 +85,9 @@ def _awaits_others(state: ClusterState, incident: Incident, run: StepRun) -> boo
 def _times_of_rules(state: ClusterState, incident: Incident, settings: DecisionSettings, now: float) -> Iterator[float]:
     """Yield the times at which another rule may match, or a guard may answer otherwise."""
     node = state.nodes[incident.node]
-    if node.left_at is not None:
-        yield from (node.left_at, *(node.left_at + wait_s for wait_s in settings.policy.no_job_s))
+    if node.left_at is not None and (waits := settings.policy.no_job_s):
+        yield from (node.left_at + wait_s for wait_s in waits)
+        yield now if node.left_at > now else max(now, node.left_at + max(waits))  # only a tick records that it is over
     for finding in _one_of_each_kind(state, incident):
         reads, subject = settings.policy.reads(finding.kind), count_subject(finding, state)
         for clause in reads.clauses:

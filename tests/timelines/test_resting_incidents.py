@@ -1,0 +1,170 @@
+"""A tick that passes over resting incidents changes the same as one that reviews every incident, over random timelines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+import tests.timelines.timeline as stories
+from remediator.decisions.approval import list_awaited_approvals
+from remediator.decisions.isolation_budget import IsolationBudget
+from remediator.model.node_location import NodeLocation
+from remediator.model.pipeline_inputs import AnyInput, StepApproved, Tick, TopologyObserved
+from remediator.pipeline import apply_input
+from remediator.playbook.playbook_loader import load_policy
+from remediator.state.cluster_state import ClusterState
+from tests.timelines.test_invariants import BY_HAND, NODES, TIGHT, Teller
+from tests.timelines.timeline import GPU, Story
+from vocabulary.finding import Severity
+from vocabulary.identity import Component, ComponentKind
+
+HOST = Component(ComponentKind.HOST)
+KINDS = ("fan/x", "xid/79", "xid/31", "xid/13", "clocks/slow", "disk/full", "net/flap", "odd/thing")
+EVERYTHING_A_RULE_MAY_READ = """
+playbook: 1
+rules:
+  - name: job-at-fault
+    why: several nodes of the job
+    incident: job
+    match: {findings: [xid/13], job: running, history: [{scope: job, distinct: nodes, at_least: 2, within_s: 600}]}
+    steps: [{alert: program}]
+  - name: everywhere
+    why: many nodes of the cluster lately, so wait until it is over
+    match: {findings: [xid/31], history: [{scope: cluster, distinct: nodes, at_least: 3, within_s: 400}]}
+    steps: [{alert: network}]
+  - name: node-at-fault
+    why: several jobs on this node alone
+    match: {findings: [xid/31, xid/13], history: [{scope: node, distinct: jobs, at_least: 2, within_s: 2000}]}
+    steps: [cordon, drain, preflight, return_to_service]
+  - name: flaps
+    why: often on this component, and not right after another fault
+    match:
+      findings: [net/flap]
+      together: {none: [disk/full], within_s: 300}
+      history: [{scope: component, at_least: 2, within_s: 500}]
+    guards: {history: [{scope: cluster, of: [node/isolated], distinct: events, at_most: 1, within_s: 900}]}
+    steps: [[cordon, {notify_trainer: graceful}], drain, {reset_gpu: , retry: {times: 1, after_s: 40}, on_failure: replace}, preflight, return_to_service]
+  - name: flaps-seldom
+    why: to be watched
+    match: {findings: [net/flap]}
+    steps: [{watch: 250}]
+  - name: full-when-idle
+    why: between jobs only
+    match: {findings: [disk/full], job: none, no_job_s: 200}
+    steps: [cordon, drain, preflight, return_to_service]
+  - name: slow
+    why: with a spare
+    match: {findings: [clocks/*]}
+    guards: {spares: 2}
+    steps: [cordon, {drain: , timeout_s: 500}, {preflight: gate, guards: {idle: true}}, return_to_service]
+  - name: lost
+    why: gone
+    match: {findings: [xid/79], severities: [fatal, error]}
+    steps: [[cordon, {notify_trainer: abort}], ticket, {alert: lost, mode: approve, timeout_s: 100}, {replace: , guards: {drained: true}}]
+  - name: fan-approved
+    why: with a yes
+    mode: approve
+    match: {findings: [fan/*], severities: [error, fatal]}
+    steps: [cordon, drain, reboot, preflight, return_to_service]
+  - name: fan-noted
+    why: to be seen
+    match: {findings: [fan/*]}
+    steps: [{alert: fan}]
+"""
+WEIGHTS = BY_HAND | {"finding": 14, "drill": 2, "approve": 3, "lost_jobs": 3, "moved": 1, "after": 20, "soon": 10}
+seeds = st.integers(0, 2**32)
+
+
+class Compared(Story):
+    """Tells a second state the same, in which nothing rests."""
+
+    def __init__(self, rules: Any, nodes: int) -> None:
+        self.thorough = ClusterState()
+        self.rested = 0
+        self.placed: set[str] = set()
+        super().__init__(rules, nodes)
+
+    def _tell(self, item: AnyInput) -> None:
+        resting = [i for i in self.state.incidents if self.state.reviews.is_resting(i, item.at)]
+        self.rested += len(resting) if isinstance(item, Tick) else 0
+        self.thorough.reviews.wake_all()
+        apply_input(self.thorough, item, self.rules)
+        apply_input(self.state, item, self.rules)
+        wanted, found = self.thorough.take_changes(), self.state.take_changes()
+        assert found == wanted, f"{type(item).__name__} at {item.at} changes less"
+        self.state.changes = found
+        self._keep(item)
+
+    def _keep(self, item: AnyInput) -> None:
+        self.inputs.append(item)
+        changes = self.state.take_changes()
+        self.audit += changes.audit
+        self.decisions |= changes.decisions
+        self.actions |= changes.actions
+        self.incidents |= changes.incidents
+
+    def after(self, seconds: float) -> Story:
+        """Tick often: a decision that is late by one tick is a difference."""
+        begin = self.now
+        for part in (0.25, 0.26, 40.0, seconds / 2, seconds - 0.25):
+            if 0.0 < part < seconds:
+                self.now = max(self.now, begin + part)
+                self.submit(Tick(at=self.now))
+        self.now = begin + seconds
+        self.submit(Tick(at=self.now))
+        return self
+
+
+class Chance(Teller):
+    """Findings of several kinds, and jobs that come and go."""
+
+    story: Any
+
+    def finding(self) -> None:
+        kind, severity = self.chance.choice(KINDS), self.chance.choice(list(Severity))
+        part, ago = self.chance.choice([GPU, GPU, HOST]), self.chance.choice([0.0, 0.0, 0.0, -100.0, -3600.0])
+        told = self.story.finding(kind, severity, node=self.node, component=part, seen_at=self.story.now + ago)
+        self.raised.append(told)
+
+    def drill(self) -> None:
+        kind = self.chance.choice(KINDS)
+        self.raised.append(self.story.finding(kind, Severity.FATAL, node=self.node, injected=True))
+
+    def approve(self) -> None:
+        for incident in list(self.story.state.incidents.values()):
+            for each in list_awaited_approvals(incident):
+                self.story.submit(StepApproved(at=self.story.now, incident=incident.id, what=each.id, actor="ann"))
+
+    def lost_jobs(self) -> None:
+        self.story.no_job(self.node)
+
+    def moved(self) -> None:
+        places = {f"n{n}": NodeLocation(rack=f"r{self.chance.randint(1, 3)}") for n in range(1, NODES + 1)}
+        self.story.submit(TopologyObserved(at=self.story.now, source="file", places=places))
+
+
+@pytest.fixture(scope="module")
+def readers(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    path = Path(tmp_path_factory.mktemp("p")) / "all.yaml"
+    path.write_text(EVERYTHING_A_RULE_MAY_READ)
+    return load_policy([path])
+
+
+def tell(seed: int, policy: Any) -> Compared:
+    loose = IsolationBudget(isolated_max=4, isolations_per_hour_max=4, isolated_fraction_per_hour_max=1.0)
+    budget = replace(TIGHT, breaker_nodes_min=3 if seed % 4 == 0 else NODES) if seed % 3 else loose
+    story = Compared(stories.settings(budget=budget, **({"policy": policy} if seed % 5 else {})), NODES)
+    Chance(story, seed, WEIGHTS).play()  # type: ignore[arg-type]  # as it tells a watched story
+    return story
+
+
+# The same stories in every run, as in `test_invariants`.
+@given(seeds)
+@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+def test_a_tick_that_passes_over_resting_incidents_changes_the_same(readers: Any, seed: int) -> None:
+    tell(seed, readers)
