@@ -24,7 +24,7 @@ from vocabulary.finding import Severity
 from vocabulary.identity import Component, ComponentKind
 
 HOST = Component(ComponentKind.HOST)
-KINDS = ("fan/x", "xid/79", "xid/31", "xid/13", "clocks/slow", "disk/full", "net/flap", "odd/thing")
+KINDS = ("fan/x", "xid/79", *["xid/31", "xid/13", "net/flap", "disk/full"] * 2, "clocks/slow", "odd/thing")
 EVERYTHING_A_RULE_MAY_READ = """
 playbook: 1
 rules:
@@ -76,7 +76,7 @@ rules:
     match: {findings: [fan/*]}
     steps: [{alert: fan}]
 """
-WEIGHTS = BY_HAND | {"finding": 14, "drill": 2, "approve": 3, "lost_jobs": 3, "moved": 1, "after": 20, "soon": 10}
+WEIGHTS = BY_HAND | {"finding": 14, "drill": 2, "approve": 3, "lost_jobs": 4, "moved": 1, "after": 20, "soon": 10, "job": 12}
 seeds = st.integers(0, 2**32)
 
 
