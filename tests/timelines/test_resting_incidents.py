@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 import tests.timelines.timeline as stories
 from remediator.decisions.approval import list_awaited_approvals
-from remediator.decisions.isolation_budget import IsolationBudget
+from remediator.decisions.isolation_budget import IsolationBudget, level_only_budget
 from remediator.model.node_location import NodeLocation
 from remediator.model.pipeline_inputs import AnyInput, StepApproved, Tick, TopologyObserved
 from remediator.pipeline import apply_input
@@ -24,59 +24,78 @@ from vocabulary.finding import Severity
 from vocabulary.identity import Component, ComponentKind
 
 HOST = Component(ComponentKind.HOST)
-KINDS = ("fan/x", "xid/79", *["xid/31", "xid/13", "net/flap", "disk/full"] * 2, "clocks/slow", "odd/thing")
+KINDS = ("fan/x", *["xid/79", "xid/31", "xid/13", "net/flap", "disk/full"] * 2, "clocks/slow", "odd/thing")
 EVERYTHING_A_RULE_MAY_READ = """
 playbook: 1
 rules:
   - name: job-at-fault
     why: several nodes of the job
     incident: job
-    match: {findings: [xid/13], job: running, history: [{scope: job, distinct: nodes, at_least: 2, within_s: 600}]}
+    match: {findings: [xid/13], job: running, history: [{scope: job, distinct: nodes, at_least: 4, within_s: 9000}]}
     steps: [{alert: program}]
+  - name: node-of-a-bad-job
+    why: several nodes of the job, so this one leaves
+    match: {findings: [xid/13], history: [{scope: job, distinct: nodes, at_least: 2, within_s: 9000}]}
+    steps: [{notify_trainer: graceful}, cordon, drain, preflight, return_to_service]
   - name: everywhere
-    why: many nodes of the cluster lately, so wait until it is over
-    match: {findings: [xid/31], history: [{scope: cluster, distinct: nodes, at_least: 3, within_s: 400}]}
+    why: many nodes of the cluster lately
+    match: {findings: [xid/31], history: [{scope: cluster, distinct: nodes, at_least: 3, within_s: 9000}]}
     steps: [{alert: network}]
   - name: node-at-fault
     why: several jobs on this node alone
-    match: {findings: [xid/31, xid/13], history: [{scope: node, distinct: jobs, at_least: 2, within_s: 2000}]}
+    match: {findings: [xid/31, net/flap], history: [{scope: node, distinct: jobs, at_least: 2, within_s: 20000}]}
+    guards: {history: [{scope: cluster, of: [node/isolated], at_most: 1, within_s: 900}]}
     steps: [cordon, drain, preflight, return_to_service]
-  - name: flaps
-    why: often on this component, and not right after another fault
-    match:
-      findings: [net/flap]
-      together: {none: [disk/full], within_s: 300}
-      history: [{scope: component, at_least: 2, within_s: 500}]
-    guards: {history: [{scope: cluster, of: [node/isolated], distinct: events, at_most: 1, within_s: 900}]}
-    steps: [[cordon, {notify_trainer: graceful}], drain, {reset_gpu: , retry: {times: 1, after_s: 40}, on_failure: replace}, preflight, return_to_service]
-  - name: flaps-seldom
+  - name: flaps-alone
+    why: not right after another fault
+    match: {findings: [net/flap], together: {none: ["disk/*", "xid/*"], within_s: 300}}
+    steps: [[cordon, {notify_trainer: graceful}], drain, {reset_gpu: , retry: {times: 2, after_s: 40}, on_failure: replace}, preflight, return_to_service]
+  - name: flaps-among-others
     why: to be watched
-    match: {findings: [net/flap]}
+    match: {findings: [net/flap], severities: [info, warning]}
     steps: [{watch: 250}]
   - name: full-when-idle
     why: between jobs only
     match: {findings: [disk/full], job: none, no_job_s: 200}
-    steps: [cordon, drain, preflight, return_to_service]
+    steps: [cordon, drain, {preflight: gate, retry: {times: 2, after_s: 100}}, return_to_service]
+  - name: long-idle
+    why: between jobs only
+    match: {findings: [disk/full], components: [gpu], job: none, no_job_s: 900}
+    steps: [{alert: still idle}]
   - name: slow
-    why: with a spare
+    why: a spare takes its place
     match: {findings: [clocks/*]}
-    guards: {spares: 2}
     steps: [cordon, {drain: , timeout_s: 500}, {preflight: gate, guards: {idle: true}}, return_to_service]
   - name: lost
     why: gone
     match: {findings: [xid/79], severities: [fatal, error]}
+    guards: {spares: 3}
     steps: [[cordon, {notify_trainer: abort}], ticket, {alert: lost, mode: approve, timeout_s: 100}, {replace: , guards: {drained: true}}]
+  - name: guarded-step
+    why: waits with figures
+    match: {findings: [xid/79]}
+    steps: [{ticket: , timeout_s: 5000, guards: {spares: 8}}, {alert: often, guards: {history: [{scope: cluster, of: ["xid/*"], at_most: 2, within_s: 2000}]}}, cordon, drain]
   - name: fan-approved
     why: with a yes
     mode: approve
     match: {findings: [fan/*], severities: [error, fatal]}
-    steps: [cordon, drain, reboot, preflight, return_to_service]
+    steps: [{alert: asked}, {ticket: , mode: approve}, cordon, drain, reboot, preflight, return_to_service]
   - name: fan-noted
     why: to be seen
     match: {findings: [fan/*]}
     steps: [{alert: fan}]
 """
-WEIGHTS = BY_HAND | {"finding": 14, "drill": 2, "approve": 3, "lost_jobs": 4, "moved": 1, "after": 20, "soon": 10, "job": 12}
+WEIGHTS = BY_HAND | {
+    "finding": 14,
+    "drill": 2,
+    "approve": 3,
+    "lost_jobs": 4,
+    "moved": 1,
+    "back": 1,
+    "after": 20,
+    "soon": 10,
+    "job": 12,
+}
 seeds = st.integers(0, 2**32)
 
 
@@ -143,6 +162,12 @@ class Chance(Teller):
     def lost_jobs(self) -> None:
         self.story.no_job(self.node)
 
+    def back(self) -> None:
+        """Another leader's clock is behind."""
+        behind = self.chance.choice([30.0, 500.0, 4000.0])
+        self.story.submit(Tick(at=self.story.now - behind))
+        self.story.submit(Tick(at=self.story.now - behind + 0.25))
+
     def moved(self) -> None:
         places = {f"n{n}": NodeLocation(rack=f"r{self.chance.randint(1, 3)}") for n in range(1, NODES + 1)}
         self.story.submit(TopologyObserved(at=self.story.now, source="file", places=places))
@@ -155,10 +180,16 @@ def readers(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return load_policy([path])
 
 
+LOOSE = IsolationBudget(isolated_max=4, isolations_per_hour_max=4, isolated_fraction_per_hour_max=1.0)
+BY_JOB = replace(level_only_budget(9), ejects_per_job_hour_max=1, ejects_per_job_day_max=2)
+BY_SHARE = replace(level_only_budget(0), isolated_fraction_max=0.25)
+BUDGETS = (TIGHT, replace(TIGHT, breaker_nodes_min=NODES), LOOSE, BY_JOB, BY_SHARE)
+
+
 def tell(seed: int, policy: Any) -> Compared:
-    loose = IsolationBudget(isolated_max=4, isolations_per_hour_max=4, isolated_fraction_per_hour_max=1.0)
-    budget = replace(TIGHT, breaker_nodes_min=3 if seed % 4 == 0 else NODES) if seed % 3 else loose
-    story = Compared(stories.settings(budget=budget, **({"policy": policy} if seed % 5 else {})), NODES)
+    budget = BUDGETS[seed % len(BUDGETS)]
+    story = Compared(stories.settings(budget=budget, **({"policy": policy} if seed % 7 else {})), NODES)
+    story.check_level = False  # held against limits elsewhere
     Chance(story, seed, WEIGHTS).play()  # type: ignore[arg-type]  # as it tells a watched story
     return story
 
