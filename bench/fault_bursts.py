@@ -90,7 +90,9 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3, help="of each row, both ways in turn (default 3)")
     repeats: int = parser.parse_args().repeats
     rules = DecisionSettings(policy=load_policy([SHIPPED]), mode=Mode.ACT, budget=IsolationBudget())
-    print("| faults | in batches of | a full tick each batch, µs a fault | by the clock, µs a fault | ratio | reviews |")
+    print(
+        "| faults | in batches of | a full tick each batch, µs a fault | by the clock, µs a fault | ratio | reviews |"
+    )
     print("|---|---|---|---|---|---|")
     for burst in BURSTS:
         for size in BATCHES:

@@ -13,7 +13,7 @@ from remediator.decisions.decision_settings import DecisionSettings
 from remediator.decisions.isolation_budget import DAY_S, HOUR_S, IsolationBudget, is_slowness_finding
 from remediator.decisions.node_lifecycle import IllegalTransition
 from remediator.decisions.operator_takeover import AGAIN_AFTER_S
-from remediator.decisions.plan_progress import advance_plan, close_incident, hand_incident_over
+from remediator.decisions.plan_progress import advance_plan, close_incident, hand_incident_over, open_stage
 from remediator.decisions.rule_matching import count_subject
 from remediator.decisions.rule_selection import ASKED_AGAIN, decide_incident, may_decision_change
 from remediator.model.journal_records import Incident, IncidentState, NodeRecord
@@ -61,7 +61,8 @@ def _changes_so_far(state: ClusterState) -> tuple[int, int]:
 
 def _times(state: ClusterState, incident: Incident, now: float) -> Iterator[float]:
     """Yield the times at which the plan, our hold, or the end of the incident may need something."""
-    for run in (run for stage in incident.plan for run in stage):
+    stage = open_stage(incident) if incident.state is IncidentState.ACTING else None
+    for run in incident.plan[stage] if stage is not None else ():
         if _awaits_others(state, incident, run):
             yield now
         yield from (at for at in (run.deadline, run.not_before) if at is not None)
@@ -76,7 +77,7 @@ def _times(state: ClusterState, incident: Incident, now: float) -> Iterator[floa
 
 def _awaits_others(state: ClusterState, incident: Incident, run: StepRun) -> bool:
     """Return whether a step waits for guards or the budget: why it waits is text with figures, which time changes."""
-    if incident.state is not IncidentState.ACTING or run.state not in (StepState.PENDING, StepState.RUNNING):
+    if run.state not in (StepState.PENDING, StepState.RUNNING):
         return False
     refused = run.step.verb in ISOLATING and not run.actions and not state.nodes[incident.node].held
     return refused or (run.state is StepState.PENDING and run.step.guards != Guards())

@@ -11,10 +11,14 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import tests.timelines.timeline as stories
+from remediator import pipeline
 from remediator.decisions.approval import list_awaited_approvals
 from remediator.decisions.isolation_budget import IsolationBudget, level_only_budget
+from remediator.model.journal_records import Answer
 from remediator.model.node_location import NodeLocation
 from remediator.model.pipeline_inputs import AnyInput, StepApproved, Tick, TopologyObserved
+from remediator.model.plan_steps import Mode
+from remediator.model.scheduler_hold import HoldOwner
 from remediator.pipeline import apply_input
 from remediator.playbook.playbook_loader import load_policy
 from remediator.state.cluster_state import ClusterState
@@ -199,3 +203,69 @@ def tell(seed: int, policy: Any) -> Compared:
 @settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 def test_a_tick_that_passes_over_resting_incidents_changes_the_same(readers: Any, seed: int) -> None:
     tell(seed, readers)
+
+
+def blocked_by_job(readers: Any) -> Compared:
+    """One node of a job is out for a day; the other one waits for its turn."""
+    budget = replace(level_only_budget(9), ejects_per_job_day_max=1)
+    story = Compared(stories.settings(budget=budget, policy=readers), NODES)
+    story.job("a", "n1", "n2")
+    story.finding("xid/79", Severity.FATAL, node="n1")
+    story.finding("xid/79", Severity.FATAL, node="n2")
+    return story
+
+
+def test_an_isolation_waits_for_the_day_of_its_job_and_no_longer(readers: Any) -> None:
+    story = blocked_by_job(readers)
+    assert {i.node: i.answer for i in story.state.incidents.values()} == {"n1": Answer.ACT, "n2": Answer.BLOCKED}
+    story.after(40_000.0).after(46_399.0)
+    incident = story.state.incident_of("n2")
+    assert incident is not None
+    assert incident.answer is Answer.BLOCKED
+    story.after(1.25)
+    assert "n2" in story.state.held
+
+
+def test_what_was_seen_just_now_counts_so_long_and_no_longer(readers: Any) -> None:
+    story = Compared(stories.settings(policy=readers, mode=Mode.OBSERVE, budget=level_only_budget(9)), NODES)
+    story.finding("net/flap", Severity.INFO)
+    story.finding("fan/x", Severity.WARNING)
+    story.after(310.0)
+    assert [d.rule for d in story.decisions.values()] == ["flaps-alone", "fan-noted"]
+
+
+def test_a_guarded_step_shows_the_figures_it_waits_for(readers: Any) -> None:
+    story = Compared(stories.settings(policy=readers, budget=level_only_budget(9)), NODES)
+    story.job("a", *(f"n{n}" for n in range(2, 8)))
+    story.finding("xid/79", Severity.WARNING)
+    story.after(1.0)
+    story.hold("n9", owner=HoldOwner.OPERATOR)
+    story.after(1.0)
+    incident = story.state.incident_of("n1")
+    assert incident is not None
+    assert incident.plan[0][0].detail == "refused spares: 4 free, 8 required"
+
+
+def test_a_job_that_left_in_the_future_has_just_left(readers: Any) -> None:
+    story = Compared(stories.settings(policy=readers, budget=level_only_budget(9)), NODES)
+    story.job("a", "n1")
+    story.finding("fan/x", Severity.WARNING)
+    story.no_job("n1")
+    story.now -= 500.0
+    story.hold("n1", schedulable=True, owner=HoldOwner.NOBODY)
+    story.after(1.0)
+    left_at = story.state.nodes["n1"].left_at
+    assert left_at is not None
+    assert left_at <= story.now
+
+
+def test_resting_incidents_are_passed_over(readers: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    story = blocked_by_job(readers)
+    story.after(60.0)
+    seen: list[str] = []
+    monkeypatch.setattr(pipeline, "review_incident", lambda _state, incident, *_, **__: seen.append(incident))
+    apply_input(story.state, Tick(at=story.now + 0.25), story.rules)
+    assert seen == []
+    other = replace(story.rules, budget=level_only_budget(8))
+    apply_input(story.state, Tick(at=story.now + 0.5), other)
+    assert len(seen) == 2, "other settings, and both are reviewed"
