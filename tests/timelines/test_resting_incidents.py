@@ -41,6 +41,17 @@ rules:
     why: several nodes of the job, so this one leaves
     match: {findings: [xid/13], history: [{scope: job, distinct: nodes, at_least: 2, within_s: 100000}]}
     steps: [{notify_trainer: graceful}, cordon, drain, preflight, return_to_service]
+  - name: quiet-elsewhere
+    why: no other node has it
+    match: {findings: [odd/alone], history: [{scope: cluster, of: ["odd/lost"], at_most: 0, within_s: 500}]}
+    steps: [{alert: alone}]
+  - name: one-of-its-job
+    why: another node of the job lost something
+    match: {findings: [odd/alone], history: [{scope: job, of: ["odd/lost"], at_least: 2, within_s: 9000}]}
+    steps: [{alert: job}]
+  - name: recorded
+    why: no reaction
+    match: {findings: [odd/lost]}
   - name: everywhere
     why: many nodes of the cluster lately
     match: {findings: [xid/31], history: [{scope: cluster, distinct: nodes, at_least: 3, within_s: 9000}]}
@@ -228,6 +239,40 @@ def test_a_job_that_lost_a_node_loses_another_once_its_limit_allows(
     assert story.answer(second) is Answer.BLOCKED
     story.after(2.0)
     assert story.answer(second) is Answer.ACT
+
+
+def test_an_occurrence_elsewhere_counts_so_long_and_no_longer(readers: Any) -> None:
+    story = Compared(stories.settings(policy=readers, budget=level_only_budget(9)), NODES)
+    story.finding("odd/lost", Severity.WARNING, node="n2")
+    story.finding("odd/alone", Severity.WARNING)
+    story.after(499.5)
+    assert story.answer("n1") is None
+    story.after(1.0)
+    assert story.answer("n1") is Answer.ACT
+
+
+def test_what_another_node_of_the_job_shows_counts_at_the_next_tick(readers: Any) -> None:
+    story = Compared(stories.settings(policy=readers, budget=level_only_budget(9)), NODES)
+    story.job("a", "n1", "n2")
+    story.finding("odd/lost", Severity.WARNING, node="n2")
+    story.finding("odd/alone", Severity.WARNING)
+    story.after(1.0)
+    assert story.answer("n1") is None
+    story.finding("odd/lost", Severity.WARNING, node="n2")
+    story.after(0.25)
+    assert story.answer("n1") is Answer.ACT
+
+
+def test_a_spare_that_becomes_free_counts_at_the_next_tick(readers: Any) -> None:
+    story = Compared(stories.settings(policy=readers, budget=level_only_budget(9)), NODES)
+    story.job("a", *(f"n{n}" for n in range(2, 10)))
+    story.hold("n10", owner=HoldOwner.SCHEDULER)
+    story.finding("xid/79", Severity.FATAL)
+    story.after(1.0)
+    assert story.answer("n1") is Answer.BLOCKED
+    story.hold("n10", owner=HoldOwner.NOBODY, schedulable=True)
+    story.after(0.25)
+    assert story.answer("n1") is Answer.ACT
 
 
 def test_a_watch_ends_when_it_has_been_quiet_for_so_long(readers: Any) -> None:
