@@ -47,7 +47,7 @@ rules:
     steps: [{alert: alone}]
   - name: one-of-its-job
     why: another node of the job lost something
-    match: {findings: [odd/alone], history: [{scope: job, of: ["odd/lost"], at_least: 2, within_s: 9000}]}
+    match: {findings: [odd/joined], history: [{scope: job, of: ["odd/lost"], at_least: 2, within_s: 9000}]}
     steps: [{alert: job}]
   - name: recorded
     why: no reaction
@@ -252,13 +252,24 @@ def test_an_occurrence_elsewhere_counts_so_long_and_no_longer(readers: Any) -> N
 
 
 def test_what_another_node_of_the_job_shows_counts_at_the_next_tick(readers: Any) -> None:
-    story = Compared(stories.settings(policy=readers, budget=level_only_budget(9)), NODES)
+    budget = level_only_budget(9)
+    story = Compared(stories.settings(policy=readers, budget=budget, mode=Mode.OBSERVE), NODES)
     story.job("a", "n1", "n2")
     story.finding("odd/lost", Severity.WARNING, node="n2")
-    story.finding("odd/alone", Severity.WARNING)
+    story.finding("odd/joined", Severity.WARNING)
     story.after(1.0)
-    assert story.answer("n1") is None
     story.finding("odd/lost", Severity.WARNING, node="n2")
+    story.after(0.25)
+    assert [d.rule for d in story.decisions.values() if d.node == "n1"][-1:] == ["one-of-its-job"]
+
+
+def test_what_other_nodes_show_counts_at_the_next_tick(readers: Any) -> None:
+    story = Compared(stories.settings(policy=readers, budget=level_only_budget(9)), NODES)
+    for node in ("n1", "n2"):
+        story.finding("xid/31", Severity.WARNING, node=node)
+        story.after(1.0)
+    assert story.answer("n1") is None
+    story.finding("xid/31", Severity.WARNING, node="n3")
     story.after(0.25)
     assert story.answer("n1") is Answer.ACT
 
