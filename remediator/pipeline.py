@@ -14,9 +14,8 @@ from msgspec.structs import replace
 from remediator.decisions import circuit_breaker, common_cause, job_faults
 from remediator.decisions.decision_settings import DecisionSettings
 from remediator.decisions.group_incident_closure import close_breaker_incident, review_group_incidents
-from remediator.decisions.node_lifecycle import IllegalTransition, transition_node
-from remediator.decisions.plan_progress import advance_plan, close_incident, hand_incident_over
-from remediator.decisions.rule_selection import decide_incident, may_decision_change
+from remediator.decisions.incident_review import review_incident
+from remediator.decisions.node_lifecycle import transition_node
 from remediator.incidents import detector_verdicts, finding_intake, reopen_rules, silent_nodes
 from remediator.model.journal_records import (
     CONTROLLER_ACTOR,
@@ -24,7 +23,6 @@ from remediator.model.journal_records import (
     ActionState,
     AuditEvent,
     Facts,
-    IncidentState,
     NodeRecord,
 )
 from remediator.model.node_location import FILE, NodeLocation
@@ -57,8 +55,9 @@ from remediator.model.rule_conditions import NodeState
 from remediator.model.scheduler_hold import ActionResult
 from remediator.overrides import cluster_overrides, hold_reconciliation, incident_commands, manual_cordon, operator_hold
 from remediator.overrides.hold_reconciliation import apply_cordon_answer, reconcile_scheduler_hold
-from remediator.state.cluster_state import NEEDS_OPERATOR, PREVIOUS_TERM, QUIET_S, SHOWN_S, ClusterState
-from vocabulary.finding import Finding, Severity
+from remediator.state.cluster_state import PREVIOUS_TERM, ClusterState
+from remediator.state.incident_reviews import ISOLATION
+from vocabulary.finding import Finding
 from vocabulary.hardware.gpu_architecture import architecture_of
 from vocabulary.order import OrderKind, OrderState
 from vocabulary.text.duration_format import format_period
@@ -77,25 +76,16 @@ _FROM_ORDER = {
 
 
 def apply_input(state: ClusterState, item: AnyInput, settings: DecisionSettings) -> None:
-    """Apply one input and advance every incident it affects."""
+    """Apply one input and advance every incident it affects. A tick passes over incidents that rest."""
     touched = _fold_input(state, item, settings)
     settings = cluster_overrides.effective_settings(state.operator_overrides, settings)
+    state.reviews.use_settings(settings)
+    redecide = touched is not None or isinstance(item, PolicyChanged | ModeSet)
     for incident_id in _incidents_on(state, touched):
-        try:
-            if (
-                touched is not None
-                or isinstance(item, PolicyChanged | ModeSet)
-                or may_decision_change(state, incident_id, settings.policy, item.at)
-            ):
-                decide_incident(state, state.incidents[incident_id], settings, item.at)
-            advance_plan(state, incident_id, settings.budget, item.at)
-            _close_idle_incident(state, incident_id, item.at)
-        except IllegalTransition as error:  # the plan does not fit the node's lifecycle state
-            hand_incident_over(state, state.incidents[incident_id], str(error), item.at)
-        except Exception as error:  # noqa: BLE001 - a mistake of ours about one incident must not starve the others
-            hand_incident_over(
-                state, state.incidents[incident_id], f"internal error, please report it: {error!r}", item.at
-            )
+        if incident_id not in state.incidents:  # another one has absorbed it
+            continue
+        if not isinstance(item, Tick) or not state.reviews.is_resting(incident_id, item.at):
+            review_incident(state, incident_id, settings, item.at, redecide=redecide)
     circuit_breaker.check_failure_streak(state, settings.budget, item.at)
 
 
@@ -377,23 +367,11 @@ def _apply_time(state: ClusterState, item: Tick, settings: DecisionSettings) -> 
 
 def _clamp_future_times(state: ClusterState, now: float) -> None:
     """Clamp times from the future: a former leader's clock may have been ahead."""
-    state.isolated_at[:] = [min(at, now) for at in state.isolated_at if now - at < 86400.0]
+    times = [min(at, now) for at in state.isolated_at if now - at < 86400.0]
+    if times != state.isolated_at:
+        state.isolated_at[:] = times
+        state.reviews.change(ISOLATION)
     reopen_rules.clamp_settlement_times(state, now)
     latest = now + RETRY_MAX_S
     for action in [a for a in state.actions.values() if a.not_before > latest and not a.state.final]:
         state.put_action(replace(action, not_before=latest))
-
-
-def _close_idle_incident(state: ClusterState, incident_id: str, now: float) -> None:
-    """Close an incident without a running plan once nothing of it is active and operators had time to see it."""
-    incident = state.incidents.get(incident_id)
-    if incident is None or incident.state is not IncidentState.OPEN or incident.kept_open:
-        return
-    findings = state.findings_of(incident)
-    if any(f.active and f.severity is not Severity.INFO for f in findings):
-        return
-    only_info = all(f.severity is Severity.INFO for f in findings)
-    shown_s = SHOWN_S if incident.answer in NEEDS_OPERATOR else QUIET_S if incident.plan else 0.0
-    if only_info and now - max((f.last_seen for f in findings), default=0.0) < shown_s:
-        return
-    close_incident(state, incident, "its findings cleared", now)

@@ -1,12 +1,18 @@
-"""Latencies as a Prometheus histogram: cheaper than the client library's, which locks for each value."""
+"""Latencies as a Prometheus histogram: cheaper than the client library's, which locks for each value.
+
+Latencies that begin when a request is read do not show how long it waited before: the event loop's lag does.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from bisect import bisect_left
+from collections.abc import Callable
 from itertools import accumulate
 
 from prometheus_client.core import HistogramMetricFamily
 
+LAG_EVERY_S = 0.1
 BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
@@ -44,3 +50,12 @@ def make_loop_lag() -> LatencyHistogram:
         "remediator_event_loop_lag_seconds",
         "How late the event loop ran a timer, sampled ten times a second: ready sockets wait as long before they are read.",
     )
+
+
+async def measure_event_loop_lag(count: Callable[[float], None]) -> None:
+    """Pass the lag of the running loop to `count` ten times a second, until cancelled."""
+    loop = asyncio.get_running_loop()
+    while True:
+        due = loop.time() + LAG_EVERY_S
+        await asyncio.sleep(LAG_EVERY_S)
+        count(max(0.0, loop.time() - due))

@@ -135,7 +135,7 @@ def _all_budget_guards(
     yield from _rate_guards(state, budget, now)
     yield from _shared_location_guards(state, node, budget)
     yield from _job_eject_guards(state, node, budget, now)
-    if finding is not None and _is_slowness_finding(finding, budget) and budget.spares_for_slowness:
+    if finding is not None and is_slowness_finding(finding, budget) and budget.spares_for_slowness:
         free = count_other_free_nodes(state, node.node)
         text = f"{free} free, {budget.spares_for_slowness} required to isolate a slow node"
         yield GuardAnswer("spare", free >= budget.spares_for_slowness, text)
@@ -218,5 +218,6 @@ def _nodes_taken_from_job(state: ClusterState, job: str, now: float, span: float
     return isolated + len(told - incidents(job, ISOLATION, now - span - DAY_S))
 
 
-def _is_slowness_finding(finding: Finding, budget: IsolationBudget) -> bool:
+def is_slowness_finding(finding: Finding, budget: IsolationBudget) -> bool:
+    """Return whether a finding is only about slowness: its node leaves only if spares are free."""
     return finding.severity is not Severity.FATAL and any(fnmatchcase(finding.kind, p) for p in budget.slowness)

@@ -36,7 +36,7 @@ def advance_plan(state: ClusterState, incident_id: str, budget: IsolationBudget,
 
 def _run_plan(state: ClusterState, incident_id: str, budget: IsolationBudget, now: float) -> None:
     while (incident := state.incidents.get(incident_id)) is not None and incident.state is IncidentState.ACTING:
-        stage = next((i for i, runs in enumerate(incident.plan) if not all(map(_step_passed, runs))), None)
+        stage = open_stage(incident)
         if stage is None or state.nodes[incident.node].state is NodeState.REPLACING:
             _finish_plan(state, incident, now)
             return
@@ -52,6 +52,11 @@ def _run_plan(state: ClusterState, incident_id: str, budget: IsolationBudget, no
             return
         if after.plan == before:
             return
+
+
+def open_stage(incident: Incident) -> int | None:
+    """Return the stage that the plan is in; None: all have passed."""
+    return next((i for i, runs in enumerate(incident.plan) if not all(map(_step_passed, runs))), None)
 
 
 def _step_passed(run: StepRun) -> bool:

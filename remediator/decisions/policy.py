@@ -11,12 +11,13 @@ from functools import cached_property
 
 import msgspec
 
-from remediator.decisions.rule_matching import FITS, match_misfit, rule_names_kind
+from remediator.decisions.rule_matching import FITS, allows_finding, match_misfit, rule_names_kind
 from remediator.model.journal_records import Considered
 from remediator.model.plan_steps import ISOLATING, NON_DISRUPTIVE, Mode, Step
-from remediator.model.rule_conditions import About, Guards, JobScope, Match
+from remediator.model.rule_conditions import About, CountCondition, Guards, JobScope, Match
 from remediator.state.cluster_state import ClusterState
-from vocabulary.finding import Finding
+from vocabulary.finding import Finding, Severity
+from vocabulary.identity import ComponentKind
 
 KINDS_REMEMBERED = 10_000
 CONSIDERED_MAX = 20
@@ -53,6 +54,14 @@ class PolicyRule(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return any(step.verb in ISOLATING for step in self.steps)
 
 
+class RuleReads(msgspec.Struct, frozen=True):
+    """What rules about one kind of findings read beyond the finding and its node."""
+
+    clauses: tuple[CountCondition, ...]
+    company_s: tuple[float, ...]  # for how long other findings of the node count as present
+    spares: bool
+
+
 class RuleAnswer(msgspec.Struct, frozen=True):
     """The rule that answers, the finding it answers, and its rank: lower goes first."""
 
@@ -71,6 +80,8 @@ class Policy:
         self.by_name: Mapping[str, PolicyRule] = {rule.name: rule for rule in self.rules}
         self._places = {name: place for place, name in enumerate(self.by_name)}
         self._by_kind: dict[str, tuple[int, ...]] = {}
+        self._by_finding: dict[tuple[str, Severity, ComponentKind], tuple[int, ...]] = {}
+        self._reads: dict[str, RuleReads] = {}
 
     @cached_property
     def no_job_s(self) -> tuple[float, ...]:
@@ -91,7 +102,7 @@ class Policy:
 
     def first(self, finding: Finding, state: ClusterState, now: float) -> PolicyRule | None:
         """Return the rule that answers one finding."""
-        for place in self._speaking_of(finding.kind):
+        for place in self._candidates(finding):
             if match_misfit(self.rules[place].match, finding, state, now) == FITS:
                 return self.rules[place]
         return None
@@ -139,6 +150,32 @@ class Policy:
                     why = f"it matches this finding, but {chosen.rule.name} has priority"
                 found.append(Considered(rule.name, finding.kind, why))
         return tuple(dict.fromkeys(found))[:CONSIDERED_MAX]
+
+    def reads(self, kind: str) -> RuleReads:
+        """Return what the rules that name this kind, or any kind, read."""
+        reads = self._reads.get(kind)
+        if reads is None:
+            if len(self._reads) >= KINDS_REMEMBERED:
+                self._reads.clear()
+            rules = [self.rules[place] for place in self._speaking_of(kind)]
+            reads = self._reads[kind] = RuleReads(
+                tuple(dict.fromkeys(c for rule in rules for c in (*rule.match.history, *rule.guards.history))),
+                tuple({rule.match.together.within_s for rule in rules if rule.match.together is not None}),
+                any(rule.guards.spares for rule in rules),
+            )
+        return reads
+
+    def _candidates(self, finding: Finding) -> tuple[int, ...]:
+        """Return the positions of rules that this kind, severity and component allow, whatever the situation."""
+        key = (finding.kind, finding.severity, finding.component.kind)
+        places = self._by_finding.get(key)
+        if places is None:
+            if len(self._by_finding) >= KINDS_REMEMBERED:
+                self._by_finding.clear()
+            named = self._speaking_of(finding.kind)
+            places = tuple(place for place in named if allows_finding(self.rules[place].match, finding))
+            self._by_finding[key] = places
+        return places
 
     def _speaking_of(self, kind: str) -> tuple[int, ...]:
         """Return the positions of rules that name this kind, or any kind."""

@@ -22,6 +22,13 @@ def rule_names_kind(match: Match, kind: str) -> bool:
     return not match.findings or any(fnmatchcase(kind, pattern) for pattern in match.findings)
 
 
+def allows_finding(match: Match, finding: Finding) -> bool:
+    """Return whether the rule allows a finding's severity and the kind of its component."""
+    return (not match.severities or finding.severity in match.severities) and (
+        not match.components or finding.component.kind in match.components
+    )
+
+
 def match_misfit(match: Match, finding: Finding, state: ClusterState, now: float) -> str:
     """Return why a finding of a kind that the rule names does not match; FITS (empty) if it does."""
     return (

@@ -27,7 +27,7 @@ from remediator.state.cluster_state import ClusterState
 from remediator.state.recent_failures import DRILLED
 
 _SUSPECT_FROM = {NodeState.HEALTHY, NodeState.PROBATION}
-_ASKED_AGAIN = {Answer.BLOCKED, Answer.APPROVE, Answer.RECOMMEND, Answer.OBSERVE}
+ASKED_AGAIN = {Answer.BLOCKED, Answer.APPROVE, Answer.RECOMMEND, Answer.OBSERVE}
 _BY_MODE = {Mode.OBSERVE: Answer.OBSERVE, Mode.RECOMMEND: Answer.RECOMMEND, Mode.APPROVE: Answer.APPROVE}
 
 
@@ -35,7 +35,7 @@ def may_decision_change(state: ClusterState, incident_id: str, policy: Policy, n
     """Return whether time alone may change the answer: there is none yet, it is blocked, or the job has ended for good."""
     incident = state.incidents[incident_id]
     left = has_job_left(state, state.nodes[incident.node], policy.no_job_s, now)
-    return left or incident.answer is None or incident.answer in _ASKED_AGAIN
+    return left or incident.answer is None or incident.answer in ASKED_AGAIN
 
 
 def decide_incident(state: ClusterState, incident: Incident, settings: DecisionSettings, now: float) -> None:
@@ -93,7 +93,7 @@ def decide_incident(state: ClusterState, incident: Incident, settings: DecisionS
 
 def _decision_stands(state: ClusterState, incident: Incident, found: RuleAnswer, policy: Policy) -> bool:
     """Return whether this answer must not replace the current decision."""
-    if incident.answer is None or incident.answer in _ASKED_AGAIN:
+    if incident.answer is None or incident.answer in ASKED_AGAIN:
         return False
     node = state.nodes[incident.node]
     if node.state is NodeState.REPLACING and node.held:

@@ -48,7 +48,9 @@ WAITING_MAX = 50_000  # findings and other news not yet written, above which nod
 BATCH_MAX = 256
 BATCH_PIECES = 1000  # inputs after which a batch is full: others wait that long for one node with much to report
 PLACEMENT_WEIGHS = 10  # in inputs: every open incident is evaluated again
-TICK_S = 0.25
+TICK_S = 0.25  # between two ticks: what time alone decides is at most so late
+PRESSURE_MIN = 8  # inputs in one batch, after which the next one waits for more
+GATHER_S = 0.03  # how long it waits: one transaction then carries more, and an acknowledgement takes so much longer
 STUCK_S = 10.0  # a slower batch is reported as trouble
 STOP_S = 10.0
 
@@ -102,6 +104,8 @@ class DecisionEngine:
         self._idle = idle
         self._in_hand: list[_Handed] = []
         self._begun: float | None = None  # when the current batch began
+        self._next_tick_at = float("-inf")  # monotonic
+        self._pressed = False  # the last batch was large
         self._waiting = 0
         self._counting = threading.Lock()
         self._journal = journal
@@ -243,11 +247,11 @@ class DecisionEngine:
         """Process one batch. False if it was the last."""
         batch, last = self._next_batch()
         self._in_hand, self._begun = batch, self._clock.monotonic()
-        if self._batches.write([item for item, _ in batch]):
+        if self._batches.write([*(item for item, _ in batch), *self._due_ticks()]):
             self.snapshot = self._snapshot()
             self._published(self.snapshot)
         self._begun = None
-        self._count(-sum(input_weight(item) for item, _ in batch[:-1]))
+        self._count(-sum(input_weight(item) for item, _ in batch))
         for _, done in batch:
             if done is not None:
                 with contextlib.suppress(InvalidStateError):  # its caller has given up
@@ -264,20 +268,29 @@ class DecisionEngine:
             log.warning("cleaning up the database failed and is retried later: %s", error)
 
     def _next_batch(self) -> tuple[list[_Handed], bool]:
-        """Return the next inputs and the time, and whether everything from before `stop` has been taken."""
+        """Return the next inputs, and whether everything from before `stop` has been taken. Waits at most for a tick."""
         batch: list[_Handed] = []
-        last, pieces = False, 0
+        begun, last, pieces = self._clock.monotonic(), False, 0
+        until = max(begun, self._next_tick_at)
         with contextlib.suppress(queue.Empty):
-            handed = self._queue.get(timeout=TICK_S)
+            handed = self._queue.get(timeout=until - begun)
+            until = self._clock.monotonic() + GATHER_S if self._pressed else begun
             while handed is not None:
                 batch.append(handed.what)
                 pieces += handed.weight
                 if len(batch) >= BATCH_MAX or pieces >= BATCH_PIECES:
                     break
-                handed = self._queue.get_nowait()
+                handed = self._queue.get(timeout=max(0.0, until - self._clock.monotonic()))
             last = handed is None
-        batch.append((Tick(at=self._clock.wall()), None))
+        self._pressed = len(batch) >= PRESSURE_MIN
         return batch, last
+
+    def _due_ticks(self) -> list[Tick]:
+        now = self._clock.monotonic()
+        if now < self._next_tick_at:
+            return []
+        self._next_tick_at = now + TICK_S
+        return [Tick(at=self._clock.wall())]
 
     def _snapshot(self) -> StateSnapshot:
         state = self._batches.state

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from remediator.model.journal_records import Action, ActionState, Answer, IncidentState
 from remediator.model.plan_steps import Verb
-from remediator.state.cluster_state import StateChanges
+from remediator.state.state_changes import StateChanges
 
 # From a trainer's order, done within a tenth of a second, to a half-hour burn-in and a drain that waits a day for its
 # job.

@@ -19,10 +19,10 @@ import uvicorn
 from sqlalchemy.exc import SQLAlchemyError
 
 from remediator.api.handler_context import LongPollWakeups
+from remediator.api.latency_histogram import measure_event_loop_lag
 from remediator.api.leader_gateway import LeaderGateway
 from remediator.config import Config
 from remediator.engine.policy_reload import PolicyReloader
-from remediator.serving.event_loop_lag import measure_event_loop_lag
 from remediator.serving.garbage_collection import YOUNG_S, GarbageCollection
 from remediator.serving.http_protocol import KEEP_ALIVE_S, BoundedHttpProtocol
 from remediator.serving.leader_term import LeaderTerm

@@ -34,6 +34,7 @@ from remediator.model.occurrence import Occurrence
 from remediator.model.override_records import OperatorOverride
 from remediator.model.rule_conditions import NodeState
 from remediator.model.scheduler_hold import SchedulerNodeState
+from remediator.state.incident_reviews import IncidentReviews
 from remediator.state.job_index import JobIndex
 from remediator.state.node_index import NodeIndex
 from remediator.state.occurrence_history import OccurrenceHistory
@@ -45,6 +46,7 @@ from remediator.state.recent_failures import (
     SuspectIndex,
     closed_group_kind,
 )
+from remediator.state.state_changes import StateChanges
 from remediator.state.unanswered_actions import UnansweredActions
 from vocabulary.finding import Finding, Severity
 
@@ -57,24 +59,6 @@ CONTEXT_S = 300.0  # what was seen so recently is current context
 SHOWN_S = 86400.0  # how long operators can see a decision that rests on findings nothing asserts (info)
 QUIET_S = 900.0  # an info finding, seen but never asserted, counts as ended when it was not seen for so long
 NEEDS_OPERATOR = {Answer.BLOCKED, Answer.APPROVE, Answer.RECOMMEND}
-
-
-@dataclasses.dataclass
-class StateChanges:
-    """What one input changed: rows to write in one transaction, and audit events."""
-
-    nodes: dict[str, NodeRecord] = dataclasses.field(default_factory=dict)
-    findings: dict[str, Finding] = dataclasses.field(default_factory=dict)
-    incidents: dict[str, Incident] = dataclasses.field(default_factory=dict)
-    decisions: dict[str, Decision] = dataclasses.field(default_factory=dict)
-    actions: dict[str, Action] = dataclasses.field(default_factory=dict)
-    occurrences: list[Occurrence] = dataclasses.field(default_factory=list)
-    audit: list[AuditEvent] = dataclasses.field(default_factory=list)
-    settled: dict[str, Settlement | None] = dataclasses.field(default_factory=dict)  # by finding; None: not settled
-    operator_overrides: dict[str, OperatorOverride | None] = dataclasses.field(default_factory=dict)  # None: ended
-
-    def __bool__(self) -> bool:
-        return any(getattr(self, field.name) for field in dataclasses.fields(self))
 
 
 @dataclasses.dataclass
@@ -97,6 +81,7 @@ class ClusterState:
     suspects: SuspectIndex = dataclasses.field(default_factory=SuspectIndex)
     streak: FailureStreak = dataclasses.field(default_factory=FailureStreak)
     unanswered_actions: UnansweredActions = dataclasses.field(default_factory=UnansweredActions, compare=False)
+    reviews: IncidentReviews = dataclasses.field(default_factory=IncidentReviews, compare=False)
     notified_steps: set[str] = dataclasses.field(default_factory=set, compare=False)  # steps that ordered whole jobs
     _wide: dict[str, frozenset[str]] = dataclasses.field(default_factory=dict)  # incident → its members
     _wide_of: dict[str, set[str]] = dataclasses.field(default_factory=dict)
@@ -150,6 +135,8 @@ class ClusterState:
         if self._jobs.put(before.jobs if before is not None else (), node):
             self.notified_steps.clear()
         self.index.put(before, node, self._in_service(node.node))
+        self.reviews.follow_node(self._incident_on.get(node.node, ""), before, node)
+        self.reviews.follow_free_nodes(len(self.index.free))
         if before is None:
             self.note(node.since, "node_joined", f"{node.node} reported for the first time", node=node.node)
         elif before.state is not node.state:
@@ -167,13 +154,14 @@ class ClusterState:
 
     def put_finding(self, finding: Finding) -> None:
         """Store a finding as it is now."""
+        self.reviews.touch(self._incident_on.get(finding.node, ""))
         before = self.findings.get(finding.id)
         self.findings[finding.id] = self.changes.findings[finding.id] = finding
         self._on_node.setdefault(finding.node, {})[finding.id] = finding
         critical_change = _is_critical(finding) - (before is not None and _is_critical(before))
         self._critical_counts[finding.node] += critical_change
-        if finding.node in self.nodes and critical_change:
-            self.index.weigh(self.nodes[finding.node], self._in_service(finding.node))
+        if critical_change:
+            self._weigh(finding.node)
 
     def forget_finding(self, finding_id: str) -> None:
         """Drop a finding to which nothing refers; its row stays."""
@@ -190,11 +178,14 @@ class ClusterState:
     def settle(self, finding_id: str, by: Settlement) -> None:
         """Store a finding's settlement."""
         self.settled[finding_id] = self.changes.settled[finding_id] = by
+        if finding_id in self.findings:
+            self.reviews.touch(self._incident_on.get(self.findings[finding_id].node, ""))
 
     def put_incident(self, incident: Incident) -> None:
         """Store an incident; a closed one leaves the state, and its findings are settled."""
         if incident.wide and incident.policy == BUILT_IN and incident.state is IncidentState.CLOSED:
             incident = replace(incident, findings=())  # the nodes' own findings, which this does not settle
+        self.reviews.follow_incident(self.incidents.get(incident.id), incident, held=incident.node in self.held)
         self.changes.incidents[incident.id] = incident
         if incident.state is not IncidentState.CLOSED:
             if incident.id not in self.incidents:  # new or reopened
@@ -232,6 +223,7 @@ class ClusterState:
 
     def put_action(self, action: Action) -> None:
         """Store an action. An operator's manual action belongs to no incident, and is dropped when it ends."""
+        self.reviews.touch(action.incident)
         if not action.incident:
             self.changes.actions[action.id] = action
             if action.state.final:
@@ -250,6 +242,8 @@ class ClusterState:
         """Record an occurrence that rules may count."""
         self._count(occurrence)
         self.changes.occurrences.append(occurrence)
+        self.reviews.touch(self._incident_on.get(occurrence.node, ""))
+        self.reviews.follow_occurrence(occurrence, in_budget=occurrence.kind in (ISOLATION, EJECT))
 
     def _count(self, occurrence: Occurrence) -> None:
         self.history.add(occurrence)
@@ -303,8 +297,14 @@ class ClusterState:
     def put_hold(self, hold: SchedulerNodeState) -> None:
         """Store the scheduler's answer for a node."""
         self.holds[hold.node] = hold
-        if hold.node in self.nodes:
-            self.index.weigh(self.nodes[hold.node], self._in_service(hold.node))
+        self.reviews.touch(self._incident_on.get(hold.node, ""))
+        self._weigh(hold.node)
+
+    def _weigh(self, node: str) -> None:
+        if node not in self.nodes:
+            return
+        self.index.weigh(self.nodes[node], self._in_service(node))
+        self.reviews.follow_free_nodes(len(self.index.free))
 
     def _in_service(self, node: str) -> SchedulerNodeState | None:
         """Return the scheduler's answer for a node that may replace another: not while it asserts a critical fault."""
@@ -313,7 +313,8 @@ class ClusterState:
     def forget_hold(self, node: str) -> None:
         """Drop the scheduler's answer for a node: it is outdated, and no newer one has arrived."""
         self.holds.pop(node, None)
-        self.index.weigh(self.nodes[node], None)
+        self.reviews.touch(self._incident_on.get(node, ""))
+        self._weigh(node)
 
     def _index_wide(self, incident_id: str, members: Iterable[str]) -> None:
         before, after = self._wide.get(incident_id, frozenset()), frozenset(members)
@@ -321,6 +322,8 @@ class ClusterState:
             self._wide_of.setdefault(node, set()).add(incident_id)
         for node in before - after:
             self._wide_of[node].discard(incident_id)
+        for node in after ^ before:
+            self.reviews.touch(self._incident_on.get(node, ""))
         self._wide[incident_id] = after
 
     def wide_of(self, node: str) -> list[Incident]:

@@ -19,6 +19,7 @@ from remediator.model.rule_conditions import WINDOW_MAX_S, CountCondition, Disti
 
 LOOK_S = 3600.0
 NODE_MAX, JOB_MAX, CLUSTER_MAX = 1000, 5000, 20_000  # per kind
+ROUNDING_S = 0.001  # what has just left a window is still mentioned
 KINDS_MAX = 500  # per node, which may name its findings as it likes
 
 
@@ -79,6 +80,32 @@ class OccurrenceHistory:
             wide = _latest_subjects(log, clause, subject, since, _WIDE_JOB)
             return sum(self._only_here(job, clause, subject, since) for job in wide)
         return _count_matching(log, clause, subject, since)
+
+    def expiries(self, clause: CountCondition, subject: CountSubject, now: float) -> Iterator[float]:
+        """Yield when (UTC s) occurrences that may count now leave the window, the first of each log among them."""
+        since, of_node = now - clause.within_s - ROUNDING_S, self._by_node.get(subject.node)
+        if clause.scope is Scope.CLUSTER:
+            logs = [self._everywhere]
+        elif clause.scope is Scope.JOB:
+            logs = [self._by_job[job] for job in subject.jobs if job in self._by_job]
+        else:
+            logs = [of_node] if of_node is not None else []
+            if clause.distinct is Distinct.JOBS:  # what their other nodes had counts too
+                seen = [o for log in logs for o in _recent_occurrences(log, clause, subject, since)]
+                logs += [self._by_job[job] for job in {job for o in seen for job in o.jobs} if job in self._by_job]
+        for log in logs:
+            times = [o.at for o in _recent_occurrences(log, clause, subject, since)]
+            if clause.distinct in (Distinct.NODES, Distinct.JOBS, Distinct.ALL_JOBS):  # kept longer than occurrences
+                latest = (latest for kind in _matching_kinds(log, clause, subject) for latest in log.kinds[kind].latest)
+                times += [at for each in latest for at in each.values() if at > since]
+            if times:
+                yield min(times) + clause.within_s
+
+    def recent_times(self, job: str, kind: str, since: float) -> list[float]:
+        """Return when exactly this kind happened on nodes of a job after `since`, newest first."""
+        log = self._by_job.get(job)
+        kept = log.kinds.get(kind) if log is not None else None
+        return [] if kept is None else [o.at for o in takewhile(lambda o: o.at > since, reversed(kept.all))]
 
     def times(self, job: str, kind: str, since: float) -> int:
         """Return how often exactly this kind happened on nodes of a job after `since`, drills included."""

@@ -17,7 +17,8 @@ from remediator.model.occurrence import Occurrence
 from remediator.model.override_records import OperatorOverride
 from remediator.model.pipeline_inputs import AnyInput
 from remediator.model.rule_conditions import PRESENT_MAX_S, WINDOW_MAX_S
-from remediator.state.cluster_state import ClusterState, StateChanges
+from remediator.state.cluster_state import ClusterState
+from remediator.state.state_changes import StateChanges
 from remediator.state.unanswered_actions import REMEMBERED_S, UnansweredActions
 from remediator.store import audit_log, corruption_check, row_mapping, schema_upgrade, table_schema
 from remediator.store.database import (

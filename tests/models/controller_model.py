@@ -24,7 +24,8 @@ from remediator.model.plan_steps import Mode, Verb
 from remediator.model.scheduler_hold import ActionOutcome, ActionResult, SchedulerNodeState
 from remediator.pipeline import apply_input
 from remediator.playbook.playbook_loader import load_policy
-from remediator.state.cluster_state import ClusterState, StateChanges
+from remediator.state.cluster_state import ClusterState
+from remediator.state.state_changes import StateChanges
 from remediator.state.unanswered_actions import UnansweredActions
 from vocabulary.finding import Finding, Severity, finding_id
 from vocabulary.identity import Component, ComponentKind

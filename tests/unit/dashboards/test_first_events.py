@@ -22,7 +22,7 @@ from healthd.preflight_reports.preflight_history import PreflightHistory
 from healthd.samples.preflight import PreflightSample
 from remediator.engine.term_counters import TermCounters
 from remediator.model.journal_records import Action, ActionState, Answer, AuditEvent, Decision
-from remediator.state.cluster_state import StateChanges
+from remediator.state.state_changes import StateChanges
 from tests.unit.dashboards.test_rules import run
 from vocabulary.fault_catalogue.catalogue_file import load_catalogue
 from vocabulary.finding import Severity

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, event, text
 from sqlalchemy.exc import DBAPIError
 
 from remediator.model.journal_records import AuditEvent
-from remediator.state.cluster_state import StateChanges
+from remediator.state.state_changes import StateChanges
 from remediator.store import audit_log
 from remediator.store.journal import Journal
 

@@ -20,7 +20,8 @@ from remediator.engine.decision_engine import DecisionEngine
 from remediator.model.journal_records import JobRef
 from remediator.model.pipeline_inputs import AnyInput, FindingsReported, HoldsObserved, PlacementChanged, Tick
 from remediator.model.scheduler_hold import HoldOwner, SchedulerNodeState
-from remediator.state.cluster_state import ClusterState, StateChanges
+from remediator.state.cluster_state import ClusterState
+from remediator.state.state_changes import StateChanges
 from remediator.store.journal import Journal
 from tests.timelines.timeline import START, settings
 from vocabulary.clock import SystemClock

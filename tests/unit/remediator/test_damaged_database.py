@@ -15,7 +15,7 @@ from sqlalchemy import text
 from remediator.engine.batch_writer import BatchWriter
 from remediator.model.journal_records import AuditEvent, NodeRecord
 from remediator.model.pipeline_inputs import Tick
-from remediator.state.cluster_state import StateChanges
+from remediator.state.state_changes import StateChanges
 from remediator.store.journal import Journal, StoreError
 from tests.timelines.timeline import settings
 

@@ -12,7 +12,7 @@ from sqlalchemy.exc import OperationalError
 
 from remediator.model.journal_records import AuditEvent
 from remediator.model.pipeline_inputs import Tick
-from remediator.state.cluster_state import StateChanges
+from remediator.state.state_changes import StateChanges
 from remediator.store.journal import Journal
 from tests import postgresql
 

@@ -18,7 +18,7 @@ from remediator.engine import decision_engine as engines
 from remediator.engine.decision_engine import DecisionEngine
 from remediator.model.journal_records import JobRef
 from remediator.model.pipeline_inputs import AnyInput, FindingsReported, PlacementChanged
-from remediator.state.cluster_state import StateChanges
+from remediator.state.state_changes import StateChanges
 from remediator.store.journal import Journal, StoreError
 from tests.timelines.timeline import settings
 from tests.unit.remediator.api.test_access_control import finding

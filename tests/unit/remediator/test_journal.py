@@ -12,7 +12,7 @@ from sqlalchemy.exc import OperationalError
 
 from remediator.model.journal_records import AuditEvent, NodeRecord
 from remediator.model.pipeline_inputs import Tick
-from remediator.state.cluster_state import StateChanges
+from remediator.state.state_changes import StateChanges
 from remediator.store import database_metadata
 from remediator.store.database import is_permanent_refusal, parse_database_url, unusable_database_error
 from remediator.store.database_metadata import begin_write

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from remediator.state.cluster_state import ClusterState, StateChanges
+from remediator.state.cluster_state import ClusterState
+from remediator.state.state_changes import StateChanges
 from remediator.store import table_schema
 from remediator.store.journal import Journal
 from tests.timelines.timeline import Story

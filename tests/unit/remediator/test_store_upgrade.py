@@ -14,7 +14,7 @@ from alembic.operations import Operations
 from remediator.model.finding_settlement import Settlement
 from remediator.model.journal_records import Action, Incident, JobRef, NodeRecord
 from remediator.model.pipeline_inputs import PlacementChanged
-from remediator.state.cluster_state import StateChanges
+from remediator.state.state_changes import StateChanges
 from remediator.store import schema_upgrade, table_schema
 from remediator.store.journal import Journal, StoreError
 from remediator.store.migrations.versions import r0001_first, r0002_playbooks

@@ -32,7 +32,7 @@ from remediator.model.pipeline_inputs import Tick
 from remediator.model.plan_steps import Mode
 from remediator.model.rule_conditions import NodeState
 from remediator.notifications.alert_settings import AlertSettings
-from remediator.state.cluster_state import StateChanges
+from remediator.state.state_changes import StateChanges
 from tests.unit.remediator.api.in_process_controller import Inside
 from vocabulary.finding import Finding, Severity
 from vocabulary.health import Health

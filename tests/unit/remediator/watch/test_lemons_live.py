@@ -15,7 +15,7 @@ from remediator.model.rule_conditions import NodeState
 from remediator.model.scheduler_hold import HoldOwner
 from remediator.monitoring import lemon_findings
 from remediator.monitoring.lemon_monitor import AGAIN_S, EVERY_S, FIRST_S, MEMORY_S, LemonMonitor
-from remediator.state.cluster_state import StateChanges
+from remediator.state.state_changes import StateChanges
 from remediator.store.journal import Journal
 from remediator.store.occurrence_queries import OccurrenceQueries
 from tests.timelines.timeline import Story

@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from remediator.serving.event_loop_lag import EVERY_S, measure_event_loop_lag
+from remediator.api.latency_histogram import LAG_EVERY_S, measure_event_loop_lag
 
 
 def test_a_loop_that_is_blocked_counts_how_long() -> None:
@@ -11,7 +11,7 @@ def test_a_loop_that_is_blocked_counts_how_long() -> None:
         first = asyncio.get_running_loop().create_future()
         task = asyncio.create_task(measure_event_loop_lag(lambda lag_s: first.done() or first.set_result(lag_s)))
         await asyncio.sleep(0)  # it waits for its timer now
-        time.sleep(EVERY_S + 0.2)  # noqa: ASYNC251 - what is to be noticed
+        time.sleep(LAG_EVERY_S + 0.2)  # noqa: ASYNC251 - what is to be noticed
         found: float = await first
         task.cancel()
         return found
