@@ -105,7 +105,7 @@ def _judge_compute_times(trace: StepTrace, compute: Floats, usable: Bools, past:
     link = find_slow_links(trace, compute, usable)
     if link is not None:
         return link
-    undecided = find_undecided_node(nodes, usable)
+    undecided = find_undecided_node(compared, nodes, usable)
     cause = explain_without_culprit(trace, compute, compared, usable, doubtful=undecided is not None)
     if cause is not None and (guilty is None or guilty.verdict is SlowdownKind.NOBODY):
         return cause
