@@ -64,7 +64,8 @@ def node_means(trace: StepTrace, compared: PeerComparison) -> NodeMeans:
     sizes = np.diff(starts, append=order.size)
     several = sizes >= RANKS_MIN
     members = [
-        order[start : start + size] for start, size in zip(starts[several].tolist(), sizes[several].tolist(), strict=True)
+        order[start : start + size]
+        for start, size in zip(starts[several].tolist(), sizes[several].tolist(), strict=True)
     ]
     if not members:
         return NodeMeans([], np.zeros(0, dtype=np.int64), np.zeros((trace.steps.size, 0)))

@@ -52,11 +52,11 @@ def peer_groups(trace: StepTrace) -> Ints:
     stage = trace.codes["stage"]
     if (stage == UNKNOWN).all():
         stage = trace.places["pp_rank"]
-    _, number = np.unique(_pair_codes(stage, trace.codes["role"]), return_inverse=True)
+    _, number = np.unique(pair_codes(stage, trace.codes["role"]), return_inverse=True)
     return np.asarray(number, dtype=np.int64)
 
 
-def _pair_codes(first: Ints, second: Ints) -> Ints:
+def pair_codes(first: Ints, second: Ints) -> Ints:
     """Return one number per pair of two codes, none below UNKNOWN, in their order."""
     return np.asarray(first * (int(second.max(initial=UNKNOWN)) + 2) + second + 1, dtype=np.int64)
 
@@ -179,6 +179,6 @@ def tensor_parallel_groups(trace: StepTrace) -> Ints:
     """Return (R,) the number of the tensor-parallel group, -1 without one."""
     dp, tp = trace.places["dp_rank"], trace.places["tp_rank"]
     stage = trace.places["pp_rank"] if (trace.places["pp_rank"] != UNKNOWN).any() else trace.codes["stage"]
-    _, number, size = np.unique(_pair_codes(dp, stage), return_inverse=True, return_counts=True)
+    _, number, size = np.unique(pair_codes(dp, stage), return_inverse=True, return_counts=True)
     known = (dp != UNKNOWN) & (tp != UNKNOWN) & (size[number] > 1) & (size[number] < dp.size)
     return np.where(known, number, UNKNOWN)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from remediator.detection.stragglers.robust_statistics import (
+    MAD_TO_SIGMA,
     excess_over_others,
     median_of,
     quantiles_of,
     robust_spread,
-    spread_around,
 )
 from remediator.detection.stragglers.step_trace import Bools, Floats, Ints, as_slice
 
@@ -51,8 +51,7 @@ def expected_length_effect(compute: Floats, tokens: Floats, squares: Floats | No
         low2, high2 = (quantile / usual_more for quantile in quantiles_of(squared, (0.05, 0.95)))
         if high - low < VARIES and high2 - low2 < VARIES:
             continue
-        terms = [np.ones(seconds.size), lengths / usual_length, squared / usual_more]
-        fitted = _fit_length_model(np.stack(terms, axis=1), seconds)
+        fitted = _fit_length_model((lengths / usual_length, squared / usual_more), seconds)
         if fitted is None:
             continue
         effect = np.log(fitted / median_of(fitted))
@@ -69,22 +68,31 @@ def _cells_of(values: Floats, known: Bools) -> Floats:
     return values.reshape(-1) if known.all() else values[known]
 
 
-def _fit_length_model(terms: Floats, seconds: Floats) -> Floats | None:
-    """Return expected seconds per cell by the simplest model that explains; None if length explains nothing."""
+def _fit_length_model(lengths: tuple[Floats, Floats], seconds: Floats) -> Floats | None:
+    """Return expected seconds per cell by the simplest model that explains; None if length explains nothing.
+
+    `lengths`: per cell, tokens and their squares over the usual ones.
+    """
     stride = max(1, seconds.size // CELLS_MAX)
-    some, times = terms[::stride], seconds[::stride]
+    times = seconds[::stride]
     usual = median_of(times)
     left, best = robust_spread(np.log(times)), None
-    for chosen in ([0, 1], [0, 2], [0, 1, 2]):
-        weights = _robust_least_squares(some[:, chosen], times)
-        guess = np.maximum(some[:, chosen] @ weights, 0.1 * usual)
+    for chosen in ([0], [1], [0, 1]):
+        some = _model_terms([lengths[each][::stride] for each in chosen])
+        weights = _robust_least_squares(some, times)
+        guess = np.maximum(some @ weights, 0.1 * usual)
         remains = robust_spread(np.log(times / guess))
         if remains < BETTER * left:
             left, best = remains, (chosen, weights)
     if best is None:
         return None
     chosen, weights = best
-    return np.maximum(terms[:, chosen] @ weights, 0.1 * usual)
+    return np.maximum(_model_terms([lengths[each] for each in chosen]) @ weights, 0.1 * usual)
+
+
+def _model_terms(lengths: list[Floats]) -> Floats:
+    """Return one column of ones and one per length."""
+    return np.stack([np.ones(lengths[0].size), *lengths]).T
 
 
 def _robust_least_squares(terms: Floats, seconds: Floats) -> Floats:
@@ -98,9 +106,9 @@ def _robust_least_squares(terms: Floats, seconds: Floats) -> Floats:
         weights = np.asarray(np.linalg.lstsq(terms * by, seconds * by[:, 0], rcond=None)[0], dtype=np.float64)
         guess = np.maximum(terms @ weights, least)
         wrong = np.log(seconds / guess)
-        middle = median_of(wrong)
-        far = OUTLIER_SPREADS * max(spread_around(wrong, middle), 1e-9)
-        relative = np.minimum(1.0, far / np.maximum(np.abs(wrong - middle), 1e-12))
+        apart = np.abs(wrong - median_of(wrong))
+        far = OUTLIER_SPREADS * max(MAD_TO_SIGMA * median_of(apart), 1e-9)
+        relative = np.minimum(1.0, far / np.maximum(apart, 1e-12))
         scale = guess  # relative to the true time: relative to the measured one, long cells would count less
     return weights
 
