@@ -107,7 +107,7 @@ def _least_of_rings(values: Floats, order: Ints, starts: Ints) -> Floats:
         least = values[:, as_slice(members[:, 0])].copy()
         for each in members.T[1:]:
             np.fmin(least, values[:, as_slice(each)], out=least)
-        return least
+        return np.asarray(least)
     return np.asarray(np.fmin.reduceat(values[:, order], starts, axis=1))
 
 

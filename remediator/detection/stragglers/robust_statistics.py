@@ -45,7 +45,7 @@ def _median_along(values: Floats, axis: int) -> Floats:
     parted = np.partition(values, half, axis=axis)
     high = np.take(parted, half, axis=axis)
     if values.shape[axis] % 2:
-        return high
+        return np.asarray(high)
     lower = parted[:half] if axis == 0 else parted[:, :half]
     return np.asarray((lower.max(axis=axis) + high) / 2)
 

@@ -92,7 +92,7 @@ def _fit_length_model(lengths: tuple[Floats, Floats], seconds: Floats) -> Floats
 
 def _model_terms(lengths: list[Floats]) -> Floats:
     """Return one column of ones and one per length."""
-    return np.stack([np.ones(lengths[0].size), *lengths]).T
+    return np.asarray(np.stack([np.ones(lengths[0].size), *lengths]).T)
 
 
 def _robust_least_squares(terms: Floats, seconds: Floats) -> Floats:
