@@ -185,6 +185,24 @@ def test_medians_quantiles_and_excesses_are_numpys(count: int, holes: float, few
     assert robust_statistics.quantiles_of(known, shares) == quantiles_of(known, shares)
 
 
+@pytest.mark.parametrize("missing", [0, 1])
+@pytest.mark.parametrize(("dp", "pp", "tp"), [(4, 3, 1), (2, 3, 4), (9, 2, 2), (3, 8, 2)])
+def test_rings_and_their_least_times_are_those_of_a_loop(dp: int, pp: int, tp: int, missing: int) -> None:
+    job = Job(dp=dp, pp=pp, tp=tp, steps=15)
+    rows = build_columns(job, 0)
+    kept = rows["rank"].astype(int) < job.ranks - missing  # one rank less: rings of unequal length
+    trace = build_step_trace({name: values[kept] for name, values in rows.items()})
+    values = trace.cells["comm_s"].copy()
+    values[np.random.default_rng(0).random(values.shape) < 0.3] = np.nan
+    rings = link_attribution.communication_rings(trace)
+    assert [each.tolist() for each in rings] == [each.tolist() for each in communication_rings(trace)]
+    for number in rings:
+        order = np.argsort(number, kind="stable")
+        starts = np.flatnonzero(np.diff(number[order], prepend=-1))
+        found, wanted = (each(values, order, starts) for each in (link_attribution._least_of_rings, _least_of_rings))
+        np.testing.assert_array_equal(found, wanted)
+
+
 def test_evenly_spaced_columns_are_a_view() -> None:
     cells = np.arange(40.0).reshape(2, 20)
     for columns in ([], [3], [1, 4, 7], [0, 1], [2, 3, 5], [5, 3], [4, 4]):
