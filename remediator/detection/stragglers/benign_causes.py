@@ -114,10 +114,11 @@ def _pass_correlation(trace: StepTrace, compared: PeerComparison, usable: Bools)
     if "forward_s" not in trace.cells or "backward_s" not in trace.cells:
         return 0.0
     found = []
-    logs = [np.log(trace.cells[name][usable]) for name in ("forward_s", "backward_s")]
     for number in np.unique(compared.group[compared.group >= 0]):
         columns = as_slice(np.flatnonzero(compared.group == number))
-        passes = [excess_over_others(values[:, columns], 2) for values in logs]
+        passes = [
+            excess_over_others(np.log(trace.cells[name][:, columns][usable]), 2) for name in ("forward_s", "backward_s")
+        ]
         passes = [values - nan_median(values, 0)[None, :] for values in passes]
         both = np.isfinite(passes[0]) & np.isfinite(passes[1])
         found.append(robust_correlation(passes[0][both], passes[1][both]))
