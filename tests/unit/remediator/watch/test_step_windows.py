@@ -136,6 +136,14 @@ def test_rows_become_shorter_when_most_ranks_steps_became_much_longer() -> None:
     assert (timings.grid, timings.frontier) == (1, 1536)
 
 
+def test_rows_of_unequally_many_measured_steps_keep_their_own_means() -> None:
+    timings, base = StepWindowMatrix(), Fleet(1).rank(0)
+    for first, steps, seconds in ((0, 1024, 2.0), (1024, 1, 3.0)):
+        windows = (StepWindow(first, 1024, steps, seconds, backward_s=seconds),)
+        timings.take([NodeRankReport("n0", [replace(base, windows=windows)], 0.0)])
+    assert timings.trace(0, 2).cells["backward_s"][:, 0].tolist() == [2.0, 3.0]
+
+
 def test_however_many_ranks_a_node_invents_it_has_as_many_as_a_node_may() -> None:
     timings, base = (
         StepWindowMatrix(),
