@@ -223,23 +223,32 @@ def false_names(jobs: int) -> None:
         )
 
 
-LARGE = ((100_000, 1, 0.0, False), (12_500, 8, 0.0, False), (12_500, 8, 0.0, True), (12_500, 8, 0.25, True))
+SLOW_RANK = 777
+LARGE = (
+    (100_000, 1, 0.0, False, SLOW_RANK),
+    (12_500, 8, 0.0, False, SLOW_RANK),
+    (12_500, 8, 0.0, True, SLOW_RANK),
+    (12_500, 8, 0.25, True, SLOW_RANK),
+    (12_500, 8, 0.25, True, None),  # nobody is slow: every other cause is searched for as well
+)
 SPEED_STEPS = 30
 
 
 class Pass(NamedTuple):
-    """What passes over the same matrices took, in seconds of processor, whom they named, and the ranks' own times."""
+    """What passes over the same matrices took, in seconds of processor, whom they named and whom they should, and the ranks' own times."""
 
     what: str
     cpu_s: list[float]
     named: list[int]
+    slow: list[int]
     own: Floats
 
 
-def large_passes(times: int, jobs: Iterable[tuple[int, int, float, bool]] = LARGE) -> Iterator[Pass]:
-    """Passes over jobs of so many ranks a stage, so many stages, packed or not, telling every section or their own times alone."""
-    for dp, pp, packed, whole in jobs:
-        job = Job(dp=dp, pp=pp, steps=SPEED_STEPS, packed=packed, faults=(Fault(777, 0.2, 5),))
+def large_passes(times: int, jobs: Iterable[tuple[int, int, float, bool, int | None]] = LARGE) -> Iterator[Pass]:
+    """Passes over jobs of so many ranks a stage, so many stages, packed or not, telling every section or their own times alone, with a slow rank or none."""
+    for dp, pp, packed, whole, slow in jobs:
+        faults = () if slow is None else (Fault(slow, 0.2, 5),)
+        job = Job(dp=dp, pp=pp, steps=SPEED_STEPS, packed=packed, faults=faults)
         rows = build_columns(job, 0, passes=whole, tokens=whole)
         trace = build_step_trace({name: v for name, v in rows.items() if whole or name not in ("comm_s", "step_s")})
         used, names = [], []
@@ -249,8 +258,8 @@ def large_passes(times: int, jobs: Iterable[tuple[int, int, float, bool]] = LARG
             used.append(time.process_time() - began)
             names = [culprit.rank for culprit in found.culprits]
         told = f"{'packed, ' if packed else ''}{'every section, tokens' if whole else 'own times'}"
-        what = f"{dp * pp} ranks, {pp} stages, {SPEED_STEPS} steps, {told}"
-        yield Pass(what, used, names, draw_compute_times(job, 0)[0])
+        what = f"{dp * pp} ranks, {pp} stages, {SPEED_STEPS} steps, {told}{', nobody slow' if slow is None else ''}"
+        yield Pass(what, used, names, [] if slow is None else [slow], draw_compute_times(job, 0)[0])
 
 
 def measure_speed() -> None:

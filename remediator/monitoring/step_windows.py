@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from msgspec.structs import astuple
 
-from remediator.detection.stragglers.step_trace import MAY_BE_ZERO, UNKNOWN, StepTrace
+from remediator.detection.stragglers.step_trace import MAY_BE_ZERO, UNKNOWN, StepTrace, as_slice
 from vocabulary.messages.wire import RankStatus, StepWindow
 
+Number = TypeVar("Number", np.float32, np.uint16)
 Singles = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int64]
 
@@ -27,6 +28,7 @@ AGREE = 0.4  # of the ranks: one node of three cannot move the others
 RANKS_PER_NODE = 64
 STEP_MAX, SIZE_MAX, MEASURED_MAX, WORLD_MAX = 2**52, 1024, 1e14, 1 << 20
 GROUP_MAX = 2**31  # number of a group or a stage; a beacon may hold any value
+GROWTH = 4  # more columns at a time, as a share of those in use: unused ones cost as much
 LEFT_S = 120.0  # a rank that its node has not reported for so long has left the job
 PAUSE_S = 30.0  # most that counts of a gap in windows: a longer one is the fault of controller or network
 WARM_UP_STEPS = 16
@@ -96,7 +98,7 @@ class StepWindowMatrix:
         self._head = np.zeros(0, dtype=np.int64)  # by column: the step before which it has reported everything
         self._size = np.zeros(0, dtype=np.int64)
         self._row_at = np.full(ROWS, -1, dtype=np.int64)
-        self._weight = np.zeros((ROWS, 0), dtype=np.float32)
+        self._weight = np.zeros((ROWS, 0), dtype=np.uint16)  # measured steps of a cell, at most `SIZE_MAX`
         self._sums: dict[str, Singles] = {}
 
     def take(self, heard: Iterable[NodeRankReport], at: float = 0.0) -> None:
@@ -139,14 +141,17 @@ class StepWindowMatrix:
         columns = np.array([self._column[rank] for rank in ranks.tolist()], dtype=np.int64)
         rows = np.arange(first, last)
         slots = rows % ROWS
-        known = (self._row_at[slots] == rows)[:, None] & (self._weight[np.ix_(slots, columns)] > 0)
-        weight = np.where(known, self._weight[np.ix_(slots, columns)], 1.0)
+        place = as_slice(columns)
+        weight = self._weight[slots][:, place]
+        known = (self._row_at[slots] == rows)[:, None] & (weight > 0)
+        weight = np.where(known, weight, 1)
         cells = {}
         for name, sums in self._sums.items():
-            mean = np.where(known, sums[np.ix_(slots, columns)], np.nan).astype(np.float64) / weight
-            good = np.isfinite(mean) & ((mean >= 0) if name in MAY_BE_ZERO else (mean > 0))
+            mean = np.divide(sums[slots][:, place], weight, dtype=np.float64)
+            good = known & np.isfinite(mean) & ((mean >= 0) if name in MAY_BE_ZERO else (mean > 0))
             if good.any():
-                cells[name] = np.where(good, mean, np.nan)
+                np.copyto(mean, np.nan, where=~good)
+                cells[name] = mean
         seats = [self.seats[rank] for rank in ranks.tolist()]
         tensor = np.array([seat.tensor_group for seat in seats], dtype=np.int64)
         data = np.array([seat.data_group for seat in seats], dtype=np.int64)
@@ -214,7 +219,7 @@ class StepWindowMatrix:
 
     def _come(self, rank: int) -> None:
         if not self._free:
-            more = max(8, self._rank.size)
+            more = max(8, self._rank.size // GROWTH)
             self._free = list(range(self._rank.size + more - 1, self._rank.size - 1, -1))
             self._rank = np.concatenate([self._rank, np.full(more, -1, dtype=np.int64)])
             self._told = np.concatenate([self._told, np.zeros(more)])
@@ -270,13 +275,13 @@ class StepWindowMatrix:
         cells, cell = np.unique(row % ROWS * self._rank.size + columns, return_inverse=True)
         weight = self._weight.reshape(-1)
         fresh = weight[cells] == 0
-        weight[cells] += np.bincount(cell, steps, cells.size)
+        weight[cells] = weight[cells] + np.bincount(cell, steps, cells.size)
         for field, name in CELLS.items():
             values = told[:, FIELDS.index(field)]
             if name not in self._sums:
                 if np.isnan(values).all():
                     continue
-                self._sums[name] = np.full_like(self._weight, np.nan)
+                self._sums[name] = np.full(self._weight.shape, np.nan, dtype=np.float32)
             sums = self._sums[name].reshape(-1)
             sums[cells] = np.where(fresh, 0, sums[cells]) + np.bincount(cell, values * steps, cells.size)
 
@@ -323,8 +328,8 @@ def _is_believable(window: StepWindow) -> bool:
     return True
 
 
-def _widen_matrix(matrix: Singles, more: int) -> Singles:
-    return np.concatenate([matrix, np.zeros((matrix.shape[0], more), dtype=np.float32)], axis=1)
+def _widen_matrix(matrix: npt.NDArray[Number], more: int) -> npt.NDArray[Number]:
+    return np.concatenate([matrix, np.zeros((matrix.shape[0], more), dtype=matrix.dtype)], axis=1)
 
 
 def _group_positions(groups: Ints) -> Ints:

@@ -10,7 +10,7 @@ from remediator.detection.stragglers.intermittent_slowness import find_slow_step
 from remediator.detection.stragglers.peer_comparison import PeerComparison, peer_groups
 from remediator.detection.stragglers.robust_statistics import excess_over_others, nan_median, robust_spread
 from remediator.detection.stragglers.sequence_length_model import robust_correlation
-from remediator.detection.stragglers.step_trace import UNKNOWN, Bools, Floats, Ints, StepTrace
+from remediator.detection.stragglers.step_trace import UNKNOWN, Bools, Floats, Ints, StepTrace, as_slice
 from remediator.detection.stragglers.straggler_verdict import SlowdownKind, StragglerVerdict, VerdictReason
 
 STAGE_MIN = 0.10
@@ -83,11 +83,12 @@ def _uneven_data_cause(
 ) -> _BenignCause | None:
     """Detect uneven sequence lengths: forward and backward, and the stages of a pipeline, vary together per step."""
     members = compared.group >= 0
-    load, slow = compared.load[usable][:, members], (compared.slow + compared.common)[usable][:, members]
+    cells = np.ix_(usable, members) if not members.all() else usable
+    load, slow = compared.load[cells], (compared.slow + compared.common)[cells]
     if not np.isfinite(slow).any():
         return None
     slow = slow - nan_median(slow, 0)[None, :]  # what never changes is a rank's own speed
-    explained = load - np.nanmedian(load, axis=1, keepdims=True)
+    explained = load - nan_median(load, 1)[:, None]
     varies = float(np.nanstd(explained))  # not robust: one rank with long sequences is enough to delay all
     by_length = varies > DATA_SPREAD
     together = _pass_correlation(trace, compared, usable)
@@ -114,9 +115,9 @@ def _pass_correlation(trace: StepTrace, compared: PeerComparison, usable: Bools)
         return 0.0
     found = []
     for number in np.unique(compared.group[compared.group >= 0]):
-        columns = np.flatnonzero(compared.group == number)
+        columns = as_slice(np.flatnonzero(compared.group == number))
         passes = [
-            excess_over_others(np.log(trace.cells[name][usable][:, columns]), 2) for name in ("forward_s", "backward_s")
+            excess_over_others(np.log(trace.cells[name][:, columns][usable]), 2) for name in ("forward_s", "backward_s")
         ]
         passes = [values - nan_median(values, 0)[None, :] for values in passes]
         both = np.isfinite(passes[0]) & np.isfinite(passes[1])
@@ -166,8 +167,8 @@ def _forward_share(trace: StepTrace, compute: Floats, rows: Ints, columns: Ints)
     if "forward_s" not in trace.cells:
         return None
     forward = trace.cells["forward_s"]
-    more = compute[rows, columns] - np.nanmedian(compute, axis=0)[columns]
-    more_forward = forward[rows, columns] - np.nanmedian(forward, axis=0)[columns]
+    more = compute[rows, columns] - nan_median(compute, 0)[columns]
+    more_forward = forward[rows, columns] - nan_median(forward, 0)[columns]
     with np.errstate(invalid="ignore", divide="ignore"):
         shares = np.where(more > 0, more_forward / more, np.nan)
     return float(np.nanmedian(shares)) if np.isfinite(shares).any() else None

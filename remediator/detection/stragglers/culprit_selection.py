@@ -12,10 +12,16 @@ import numpy as np
 from remediator.detection.stragglers.intermittent_slowness import SPIKE_SPREADS, find_intermittent_ranks
 from remediator.detection.stragglers.node_comparison import SlowNode
 from remediator.detection.stragglers.peer_comparison import PeerComparison, tensor_parallel_groups
-from remediator.detection.stragglers.robust_statistics import MAD_TO_SIGMA, nan_median, robust_spread, step_noise
+from remediator.detection.stragglers.robust_statistics import (
+    MAD_TO_SIGMA,
+    known_median,
+    nan_median,
+    robust_spread,
+    step_noise,
+)
 from remediator.detection.stragglers.sequence_length_model import SHARED_MIN
 from remediator.detection.stragglers.slowdown_onset import SlowInterval, find_slow_interval
-from remediator.detection.stragglers.step_trace import UNKNOWN, Bools, Floats, Ints, StepTrace
+from remediator.detection.stragglers.step_trace import UNKNOWN, Bools, Floats, Ints, StepTrace, as_slice
 from remediator.detection.stragglers.straggler_verdict import Culprit, SlowdownKind, StragglerVerdict, VerdictReason
 from remediator.detection.stragglers.window_scan import SlowSuspectWindow
 
@@ -67,7 +73,8 @@ def convict_suspects(
     if not suspects and not whole:
         return None
     rough = {
-        int(number): MAD_TO_SIGMA * nan_median(np.abs(compared.slow[:, compared.group == number]), 1)
+        int(number): MAD_TO_SIGMA
+        * nan_median(np.abs(compared.slow[:, as_slice(np.flatnonzero(compared.group == number))]), 1)
         for number in np.unique(compared.group[[suspect.column for suspect in suspects]])
     }
     slow = [
@@ -301,12 +308,11 @@ def _excess_times(
     trace: StepTrace, compute: Floats, compared: PeerComparison, each: SlowSuspect
 ) -> tuple[float, float, float, float]:
     """Return seconds above the peers while slow, and the shares of forward, backward and data (NaN: not reported)."""
-    rows, column = each.when.rows, each.column
+    rows, column = np.flatnonzero(each.when.rows), each.column
     peers = np.flatnonzero((compared.group == compared.group[column]) & (np.arange(compute.shape[1]) != column))
 
     def more(values: Floats) -> float:
-        part = values[rows]
-        return float(np.nanmedian(part[:, column]) - np.nanmedian(part[:, peers]))
+        return known_median(values[rows, column]) - known_median(values[np.ix_(rows, peers)])
 
     own = more(compute)
     shares = [more(trace.cells[name]) / own if name in trace.cells else np.nan for name in PARTS]

@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from remediator.detection.stragglers.peer_comparison import PEERS_MIN, peer_groups
-from remediator.detection.stragglers.robust_statistics import excess_over_others, nan_median
+from remediator.detection.stragglers.peer_comparison import PEERS_MIN, pair_codes, peer_groups
+from remediator.detection.stragglers.robust_statistics import excess_over_others, known_median, nan_median
 from remediator.detection.stragglers.slowdown_onset import find_global_slowdown, find_slow_interval
-from remediator.detection.stragglers.step_trace import UNKNOWN, Bools, Floats, Ints, StepTrace
+from remediator.detection.stragglers.step_trace import UNKNOWN, Bools, Floats, Ints, StepTrace, as_slice
 from remediator.detection.stragglers.straggler_verdict import Culprit, SlowdownKind, StragglerVerdict, VerdictReason
 from remediator.detection.stragglers.window_scan import EFFECT_MIN, scan_windows
 
@@ -37,9 +37,13 @@ class BlamedColumns:
 
 
 class _Axis(NamedTuple):
-    """The rings of one axis: their columns, (S, G) least time of a member and end after the latest start, and stage."""
+    """The rings of one axis: their columns, (S, G) least time of a member and end after the latest start, and stage.
 
-    rings: list[Ints]
+    `order` has the columns ring by ring, and each ring's first place in it is in `starts`.
+    """
+
+    order: Ints
+    starts: Ints
     takes: Floats
     until: Floats
     kind: Ints
@@ -61,8 +65,9 @@ def communication_rings(trace: StepTrace) -> list[Ints]:
     for axis, fixed in AXES.items():
         if (trace.places[axis] == UNKNOWN).any() or np.unique(trace.places[axis]).size < 2:
             continue
-        _, number = np.unique(np.stack([trace.places[name] for name in fixed]), axis=1, return_inverse=True)
-        found.append(np.asarray(number, dtype=np.int64).reshape(-1))
+        one, other = (np.unique(trace.places[name], return_inverse=True)[1] for name in fixed)
+        _, number = np.unique(pair_codes(one, other), return_inverse=True)
+        found.append(np.asarray(number, dtype=np.int64))
     return found or [np.zeros(trace.ranks.size, dtype=np.int64)]
 
 
@@ -75,7 +80,7 @@ def find_slow_links(trace: StepTrace, compute: Floats, usable: Bools) -> Straggl
     if "comm_s" not in trace.cells:
         return None
     comm = trace.cells["comm_s"]
-    usual = float(np.nanmedian(compute) + np.nanmedian(comm))
+    usual = known_median(compute) + known_median(comm)
     ended = (compute + comm - np.fmax.reduce(compute, axis=1, keepdims=True)) / usual
     stage = peer_groups(trace)
     axes: list[_Axis] = []
@@ -84,7 +89,7 @@ def find_slow_links(trace: StepTrace, compute: Floats, usable: Bools) -> Straggl
         starts = np.flatnonzero(np.diff(number[order], prepend=-1))
         takes, until = (_least_of_rings(values, order, starts) for values in (comm / usual, ended))
         kind = stage[order[starts]] if np.ptp(stage[number == number[0]]) == 0 else np.zeros_like(starts)
-        axes.append(_Axis(np.split(order, starts[1:]), takes, until, kind))
+        axes.append(_Axis(order, starts, takes, until, kind))
     found = [_slow_rings(axis, usable, EFFECT_MIN) for axis in axes]
     if not any(found):
         return None
@@ -94,6 +99,15 @@ def find_slow_links(trace: StepTrace, compute: Floats, usable: Bools) -> Straggl
 
 def _least_of_rings(values: Floats, order: Ints, starts: Ints) -> Floats:
     """Return (S, G) the least known value of each ring's members."""
+    sizes = np.diff(starts, append=order.size)
+    if np.ptp(sizes) == 0:  # usual; then one step per member, or per ring, takes a third of the time
+        members = order.reshape(starts.size, -1)
+        if members.shape[1] > members.shape[0]:
+            return np.stack([np.fmin.reduce(values[:, as_slice(ring)], axis=1) for ring in members], axis=1)
+        least = values[:, as_slice(members[:, 0])].copy()
+        for each in members.T[1:]:
+            np.fmin(least, values[:, as_slice(each)], out=least)
+        return np.asarray(least)
     return np.asarray(np.fmin.reduceat(values[:, order], starts, axis=1))
 
 
@@ -103,7 +117,7 @@ def _slow_rings(axis: _Axis, usable: Bools, least: float) -> _SlowRings | None:
 
 def _rings_above_others(axis: _Axis, usable: Bools, least: float) -> _SlowRings | None:
     """Find rings that are slower than those of the same stage, or that rose while most others did not."""
-    _, takes, until, kind = axis
+    takes, until, kind = axis.takes, axis.until, axis.kind
     rows = np.flatnonzero(usable)
     early = rows[: max(5, rows.size // 4)]
     best: _SlowRings | None = None
@@ -127,14 +141,14 @@ def _rings_above_others(axis: _Axis, usable: Bools, least: float) -> _SlowRings 
 def _above_peers(values: Floats, group: Ints) -> Floats:
     beside = np.full_like(values, np.nan)
     for number in np.unique(group):
-        columns = np.flatnonzero(group == number)
+        columns = as_slice(np.flatnonzero(group == number))
         beside[:, columns] = excess_over_others(values[:, columns], PEERS_MIN)
     return beside
 
 
 def _rings_that_rose(axis: _Axis, usable: Bools, least: float) -> _SlowRings | None:
     """Find rings that became slower together, too many to stand out, by their own past."""
-    _, takes, until, _ = axis
+    takes, until = axis.takes, axis.until
     known = np.sum(~np.isnan(takes), axis=1, keepdims=True)
     place = (MANY_RINGS * np.maximum(known - 1, 0)).astype(int)
     level = np.take_along_axis(np.sort(takes, axis=1), place, 1)[:, 0]  # NaN sorts last
@@ -161,7 +175,7 @@ def _link_verdict(
     slow: list[Ints] = []
     others: list[Ints] = []
     for each, seen in zip(axes, found, strict=True):
-        for place, ring in enumerate(each.rings):
+        for place, ring in enumerate(np.split(each.order, each.starts[1:])):
             (slow if seen is not None and seen.slow[place] else others).append(ring)
     if not others:
         reason = VerdictReason("transfers_of_everyone_slower", level)

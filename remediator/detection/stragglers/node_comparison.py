@@ -33,13 +33,11 @@ class NodeMeans:
         members: the columns of each unit.
         group: (N,) their peer group.
         slow: (S, N) mean log slowness over that of the other units of the group; NaN for a single unit.
-        whole: (S, N) the mean together with the load that the stages of a pipeline share, for its noise.
     """
 
     members: list[Ints]
     group: Ints
     slow: Floats
-    whole: Floats
 
 
 class SlowNode(NamedTuple):
@@ -63,19 +61,21 @@ def node_means(trace: StepTrace, compared: PeerComparison) -> NodeMeans:
     known = np.flatnonzero((compared.group >= 0) & (node != UNKNOWN))
     order = known[np.lexsort((node[known], compared.group[known]))]
     starts = np.flatnonzero((np.diff(node[order], prepend=-2) != 0) | (np.diff(compared.group[order], prepend=-2) != 0))
-    members = [each for each in np.split(order, starts[1:]) if each.size >= RANKS_MIN]
+    sizes = np.diff(starts, append=order.size)
+    several = sizes >= RANKS_MIN
+    members = [
+        order[start : start + size]
+        for start, size in zip(starts[several].tolist(), sizes[several].tolist(), strict=True)
+    ]
     if not members:
-        return NodeMeans(
-            [], np.zeros(0, dtype=np.int64), np.zeros((trace.steps.size, 0)), np.zeros((trace.steps.size, 0))
-        )
+        return NodeMeans([], np.zeros(0, dtype=np.int64), np.zeros((trace.steps.size, 0)))
     taken, begins = np.concatenate(members), np.cumsum([0, *(each.size for each in members[:-1])])
     group = compared.group[taken[begins]]
     slow = _unit_means(compared.slow[:, taken], begins)
-    whole = _unit_means((compared.slow + compared.common)[:, taken], begins)
     for number in np.unique(group):
         units = np.flatnonzero(group == number)
         slow[:, units] = excess_over_others(slow[:, units], 2) if units.size > 1 else np.nan
-    return NodeMeans(members, group, slow, whole)
+    return NodeMeans(members, group, slow)
 
 
 def _unit_means(values: Floats, begins: Ints) -> Floats:
@@ -128,13 +128,19 @@ def _stands_out(nodes: NodeMeans, window: SlowSuspectWindow, usable: Bools) -> b
     return False
 
 
-def find_undecided_node(nodes: NodeMeans, usable: Bools) -> UndecidedNode | None:
-    """Return the node that is slowest all the time, if by more than its noise: a cause elsewhere must not excuse it."""
+def find_undecided_node(compared: PeerComparison, nodes: NodeMeans, usable: Bools) -> UndecidedNode | None:
+    """Return the node that is slowest all the time, if by more than its noise: a cause elsewhere must not excuse it.
+
+    Its noise is that of its mean together with the load that the stages of a pipeline share.
+    """
     level = nan_median(nodes.slow[usable], 0)
     if not np.isfinite(level).any():
         return None
     slowest = int(np.nanargmax(level))
-    sure = UNDECIDED_NOISE * step_noise(nodes.whole[:, slowest]) / np.sqrt(usable.sum())
+    members = nodes.members[slowest]
+    common = compared.common[:, members] if compared.shared else 0.0
+    whole = _unit_means(compared.slow[:, members] + common, np.zeros(1, dtype=np.int64))[:, 0]
+    sure = UNDECIDED_NOISE * step_noise(whole) / np.sqrt(usable.sum())
     if not level[slowest] >= max(UNDECIDED_MIN, sure):
         return None
     return UndecidedNode(int(nodes.members[slowest][0]), float(level[slowest]))

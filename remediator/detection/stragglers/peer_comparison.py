@@ -6,9 +6,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from remediator.detection.stragglers.robust_statistics import excess_over_others, nan_median, robust_spread, step_noise
+from remediator.detection.stragglers.robust_statistics import (
+    excess_over_others,
+    known_median,
+    nan_median,
+    robust_spread,
+    step_noise,
+)
 from remediator.detection.stragglers.sequence_length_model import expected_length_effect, pipeline_factor
-from remediator.detection.stragglers.step_trace import UNKNOWN, Bools, Floats, Ints, StepTrace
+from remediator.detection.stragglers.step_trace import UNKNOWN, Bools, Floats, Ints, StepTrace, as_slice
 
 PEERS_MIN = 4
 CENTRE_RANKS = 10_000  # enough to know what all of them do
@@ -46,11 +52,11 @@ def peer_groups(trace: StepTrace) -> Ints:
     stage = trace.codes["stage"]
     if (stage == UNKNOWN).all():
         stage = trace.places["pp_rank"]
-    _, number = np.unique(_pair_codes(stage, trace.codes["role"]), return_inverse=True)
+    _, number = np.unique(pair_codes(stage, trace.codes["role"]), return_inverse=True)
     return np.asarray(number, dtype=np.int64)
 
 
-def _pair_codes(first: Ints, second: Ints) -> Ints:
+def pair_codes(first: Ints, second: Ints) -> Ints:
     """Return one number per pair of two codes, none below UNKNOWN, in their order."""
     return np.asarray(first * (int(second.max(initial=UNKNOWN)) + 2) + second + 1, dtype=np.int64)
 
@@ -81,16 +87,19 @@ def compare_ranks(trace: StepTrace, compute: Floats, usable: Bools) -> PeerCompa
             group[columns] = -1
             continue
         fewest = max(PEERS_MIN, int(np.ceil(PRESENT_SHARE * columns.size)))
-        slow[:, columns] = excess_over_others(even[:, columns], fewest)
+        own = as_slice(columns)
+        slow[:, own] = excess_over_others(even[:, own], fewest)
     common, shared = _shared_load(trace, slow, group)
     some = even[:, :: max(1, even.shape[1] // CENTRE_RANKS)]
-    own = some - nan_median(some, 0)[None, :]
-    levels = {int(n): float(np.nanmedian(m)) for n, m in _group_medians(log, wide, usable) if np.isfinite(m).any()}
-    return PeerComparison(group, slow - common, nan_median(own, 1), load, shared, common, products, levels)
+    steady = some - nan_median(some, 0)[None, :]
+    levels = {int(n): known_median(m) for n, m in _group_medians(log, wide, usable) if np.isfinite(m).any()}
+    return PeerComparison(group, slow - common, nan_median(steady, 1), load, shared, common, products, levels)
 
 
 def _group_medians(log: Floats, wide: Ints, usable: Bools) -> list[tuple[int, Floats]]:
-    return [(int(number), nan_median(log[usable][:, wide == number], 1)) for number in np.unique(wide)]
+    judged = log[usable]
+    groups = ((int(number), as_slice(np.flatnonzero(wide == number))) for number in np.unique(wide))
+    return [(number, nan_median(judged[:, columns], 1)) for number, columns in groups]
 
 
 def _shared_load(trace: StepTrace, slow: Floats, group: Ints) -> tuple[Floats, float]:
@@ -141,8 +150,9 @@ def _gpu_product_groups(trace: StepTrace, even: Floats, wide: Ints, usable: Bool
 
 def _mostly_slow_locations(trace: StepTrace, slower: Ints, columns: Ints) -> Ints:
     """Keep those of `slower` whose place is mostly slow: a slow rank among fast ones is no other product."""
-    tensor = tensor_parallel_groups(trace)
-    place = trace.codes["node"] if (trace.codes["node"][columns] != UNKNOWN).all() else tensor
+    place = trace.codes["node"]
+    if (place[columns] == UNKNOWN).any():
+        place = tensor_parallel_groups(trace)
     if (place[columns] == UNKNOWN).any():
         return slower
     there = np.bincount(place[columns])
@@ -154,10 +164,10 @@ def _is_product_kind(trace: StepTrace, columns: Ints, peers: int) -> bool:
 
     Places are nodes or tensor-parallel groups if known; otherwise a block of ranks counts as one node.
     """
-    node, tensor = trace.codes["node"][columns], tensor_parallel_groups(trace)[columns]
+    node = trace.codes["node"][columns]
     if (node != UNKNOWN).all():
         units = np.unique(node).size
-    elif (tensor != UNKNOWN).all():
+    elif ((tensor := tensor_parallel_groups(trace)[columns]) != UNKNOWN).all():
         units = np.unique(tensor).size
     else:
         block = columns.size <= UNIT_RANKS and np.ptp(trace.ranks[columns]) == columns.size - 1
@@ -169,6 +179,6 @@ def tensor_parallel_groups(trace: StepTrace) -> Ints:
     """Return (R,) the number of the tensor-parallel group, -1 without one."""
     dp, tp = trace.places["dp_rank"], trace.places["tp_rank"]
     stage = trace.places["pp_rank"] if (trace.places["pp_rank"] != UNKNOWN).any() else trace.codes["stage"]
-    _, number, size = np.unique(_pair_codes(dp, stage), return_inverse=True, return_counts=True)
+    _, number, size = np.unique(pair_codes(dp, stage), return_inverse=True, return_counts=True)
     known = (dp != UNKNOWN) & (tp != UNKNOWN) & (size[number] > 1) & (size[number] < dp.size)
     return np.where(known, number, UNKNOWN)

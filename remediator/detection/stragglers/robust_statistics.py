@@ -11,6 +11,7 @@ from remediator.detection.stragglers.step_trace import Floats
 
 MAD_TO_SIGMA = 1.4826
 ENOUGH = 100_000
+LONG_ROW = 1000  # shorter ones are sorted faster than one is taken after the other
 MAD_EFFICIENCY = 0.37  # a spread from medians of n values is as reliable as a usual one of 0.37 n
 TAIL_SHARE, TAIL_SIGMAS = 0.8, 0.8416
 TAIL_STRETCH = 2.0
@@ -23,7 +24,9 @@ def nan_median(values: Floats, axis: int) -> Floats:
     if not values.shape[axis]:
         return np.full(np.delete(values.shape, axis), np.nan)
     if not np.isnan(values).any():
-        return np.asarray(np.median(values, axis=axis))
+        return _median_along(values, axis)
+    if axis == 1 and values.shape[1] >= LONG_ROW:
+        return np.array([known_median(row) for row in values])
     ordered = np.sort(values, axis=axis)  # NaN sorts last
     known = np.sum(~np.isnan(values), axis=axis, keepdims=True)
     last = max(values.shape[axis] - 1, 0)
@@ -33,6 +36,49 @@ def nan_median(values: Floats, axis: int) -> Floats:
     return np.asarray(np.squeeze(middle, axis=axis))
 
 
+def _median_along(values: Floats, axis: int) -> Floats:
+    """Return the median along `axis` of values without NaN.
+
+    `np.median` selects three places, the last one to find NaN, and each costs as much as the first.
+    """
+    half = values.shape[axis] // 2
+    parted = np.partition(values, half, axis=axis)
+    high = np.take(parted, half, axis=axis)
+    if values.shape[axis] % 2:
+        return np.asarray(high)
+    lower = parted[:half] if axis == 0 else parted[:, :half]
+    return np.asarray((lower.max(axis=axis) + high) / 2)
+
+
+def median_of(known: Floats) -> float:
+    """Return the median of values without NaN; NaN without values."""
+    if not known.size:
+        return math.nan
+    half = known.size // 2
+    parted = np.partition(known.reshape(-1), half)
+    return float(parted[half] if known.size % 2 else (parted[:half].max() + parted[half]) / 2)
+
+
+def known_median(values: Floats) -> float:
+    """Return the median of the values that are known; NaN if none is."""
+    return median_of(values[~np.isnan(values)])
+
+
+def quantiles_of(known: Floats, shares: tuple[float, ...]) -> list[float]:
+    """Return quantiles of values without NaN, interpolated linearly and rounded as `np.quantile` does."""
+    parted = known.reshape(-1).copy()
+    found = []
+    for share in shares:
+        place = (parted.size - 1) * share
+        low = min(int(place), parted.size - 2) if parted.size > 1 else 0
+        parted.partition(low)
+        below = float(parted[low])
+        above = float(parted[low + 1 :].min(initial=np.inf)) if parted.size > 1 else below
+        part, apart = place - low, above - below
+        found.append(above - apart * (1 - part) if part >= 0.5 else below + apart * part)
+    return found
+
+
 def excess_over_others(values: Floats, fewest: int) -> Floats:
     """Return (S, R): each value minus the median of the *other* values of its row.
 
@@ -40,6 +86,8 @@ def excess_over_others(values: Floats, fewest: int) -> Floats:
 
     A value must not take part in its own comparison: among four it would move the median.
     """
+    if values.shape[1] >= LONG_ROW and fewest > 1:
+        return np.stack([_row_excess(row, fewest) for row in values]) if len(values) else values.copy()
     ordered = np.sort(values, axis=1)
     known = np.sum(~np.isnan(values), axis=1, keepdims=True)
     last = values.shape[1] - 1
@@ -52,18 +100,38 @@ def excess_over_others(values: Floats, fewest: int) -> Floats:
     return np.where(known >= fewest, values - others, np.nan)
 
 
-def _sample_known(values: Floats) -> Floats:
+def _row_excess(row: Floats, fewest: int) -> Floats:
+    """Return the same for one long row, whose two or three middle values need no sorted row."""
+    known = row[~np.isnan(row)]
+    if known.size < fewest:
+        return np.full_like(row, np.nan)
+    half = known.size // 2
+    known.partition(half)
+    lower, middle = known[:half].max(), known[half]
+    if known.size % 2 == 0:  # a low value's others have the upper middle one as their median, a high value's the lower
+        return np.asarray(row - np.where(row > lower, lower, middle))
+    upper = known[half + 1 :].min()
+    return np.asarray(row - (np.where(row > lower, lower, middle) / 2 + np.where(row > middle, middle, upper) / 2))
+
+
+def sample_known(values: Floats) -> Floats:
     """Return the known values, or every n-th of them: enough to estimate a spread."""
-    known = values[np.isfinite(values)]
+    finite = np.isfinite(values)
+    known = values.reshape(-1) if finite.all() else values[finite]
     return known[:: max(1, known.size // ENOUGH)]
 
 
 def robust_spread(values: Floats) -> float:
     """Return the standard deviation of the well-behaved majority; NaN without values."""
-    known = _sample_known(values)
+    known = sample_known(values)
     if not known.size:
         return math.nan
-    return MAD_TO_SIGMA * float(np.median(np.abs(known - np.median(known))))
+    return spread_around(known, median_of(known))
+
+
+def spread_around(known: Floats, middle: float) -> float:
+    """Return the same for known values with this median."""
+    return MAD_TO_SIGMA * median_of(np.abs(known - middle))
 
 
 def upper_spread(values: Floats) -> float:
@@ -72,11 +140,11 @@ def upper_spread(values: Floats) -> float:
     Naturally uneven load (experts, long sequences) has such a tail, and its last rank is no culprit. The limit keeps a
     slow node among few from hiding itself.
     """
-    known = _sample_known(values)
+    known = sample_known(values)
     usual = robust_spread(known)
     if known.size < 10:
         return usual
-    high, middle = np.quantile(known, (TAIL_SHARE, 0.5))
+    high, middle = quantiles_of(known, (TAIL_SHARE, 0.5))
     return float(np.clip((high - middle) / TAIL_SIGMAS, usual, TAIL_STRETCH * usual))
 
 
@@ -116,11 +184,12 @@ def lower_tail(values: Floats) -> float:
 
     The lower one, because culprits are in the upper.
     """
-    known = _sample_known(values)
+    known = sample_known(values)
     if known.size < TAIL_VALUES_MIN:
         return math.inf
     share = max(TAIL_SHARE_MIN, 10 / known.size)
-    far = (float(np.median(known)) - float(np.quantile(known, share))) / max(robust_spread(known), 1e-12)
+    middle, (low,) = median_of(known), quantiles_of(known, (share,))
+    far = (middle - low) / max(spread_around(known, middle), 1e-12)
     normal = NormalDist()
     z = normal.inv_cdf(1 - share)
     room = 1 + TAIL_DOUBT / (z * z * math.sqrt(share * known.size))  # standard error of a quantile

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from remediator.detection.stragglers.robust_statistics import excess_over_others, robust_spread
-from remediator.detection.stragglers.step_trace import Floats, Ints
+from remediator.detection.stragglers.robust_statistics import (
+    MAD_TO_SIGMA,
+    excess_over_others,
+    median_of,
+    quantiles_of,
+    robust_spread,
+)
+from remediator.detection.stragglers.step_trace import Bools, Floats, Ints, as_slice
 
 VARIES = 0.02  # smaller differences in length explain nothing
 BETTER = 0.95  # a more complex model must leave this much less spread than a simpler one
@@ -32,43 +38,61 @@ def expected_length_effect(compute: Floats, tokens: Floats, squares: Floats | No
     """
     log = np.zeros_like(compute)
     for number in np.unique(group[group >= 0]):
-        columns = np.flatnonzero(group == number)
+        columns = as_slice(np.flatnonzero(group == number))
         own, length = compute[:, columns], tokens[:, columns]
         known = np.isfinite(own) & np.isfinite(length)
         more = squares[:, columns] if squares is not None else length**2
         known &= np.isfinite(more)
         if known.sum() < LEAST_CELLS:
             continue
-        usual_length, usual_more = float(np.median(length[known])), float(np.median(more[known]))
-        low, high = np.quantile(length[known], (0.05, 0.95)) / usual_length
-        low2, high2 = np.quantile(more[known], (0.05, 0.95)) / usual_more
+        seconds, lengths, squared = (_cells_of(values, known) for values in (own, length, more))
+        usual_length, usual_more = median_of(lengths), median_of(squared)
+        low, high = (quantile / usual_length for quantile in quantiles_of(lengths, (0.05, 0.95)))
+        low2, high2 = (quantile / usual_more for quantile in quantiles_of(squared, (0.05, 0.95)))
         if high - low < VARIES and high2 - low2 < VARIES:
             continue
-        terms = [np.ones(known.sum()), length[known] / usual_length, more[known] / usual_more]
-        fitted = _fit_length_model(np.stack(terms, axis=1), own[known])
-        if fitted is not None:
+        fitted = _fit_length_model((lengths / usual_length, squared / usual_more), seconds)
+        if fitted is None:
+            continue
+        effect = np.log(fitted / median_of(fitted))
+        if effect.size == known.size:
+            log[:, columns] = effect.reshape(known.shape)
+        else:
             part = np.zeros_like(own)
-            part[known] = np.log(fitted / float(np.median(fitted)))
+            part[known] = effect
             log[:, columns] = part
     return log
 
 
-def _fit_length_model(terms: Floats, seconds: Floats) -> Floats | None:
-    """Return expected seconds per cell by the simplest model that explains; None if length explains nothing."""
+def _cells_of(values: Floats, known: Bools) -> Floats:
+    return values.reshape(-1) if known.all() else values[known]
+
+
+def _fit_length_model(lengths: tuple[Floats, Floats], seconds: Floats) -> Floats | None:
+    """Return expected seconds per cell by the simplest model that explains; None if length explains nothing.
+
+    `lengths`: per cell, tokens and their squares over the usual ones.
+    """
     stride = max(1, seconds.size // CELLS_MAX)
-    some, times = terms[::stride], seconds[::stride]
-    usual = float(np.median(times))
+    times = seconds[::stride]
+    usual = median_of(times)
     left, best = robust_spread(np.log(times)), None
-    for chosen in ([0, 1], [0, 2], [0, 1, 2]):
-        weights = _robust_least_squares(some[:, chosen], times)
-        guess = np.maximum(some[:, chosen] @ weights, 0.1 * usual)
+    for chosen in ([0], [1], [0, 1]):
+        some = _model_terms([lengths[each][::stride] for each in chosen])
+        weights = _robust_least_squares(some, times)
+        guess = np.maximum(some @ weights, 0.1 * usual)
         remains = robust_spread(np.log(times / guess))
         if remains < BETTER * left:
             left, best = remains, (chosen, weights)
     if best is None:
         return None
     chosen, weights = best
-    return np.maximum(terms[:, chosen] @ weights, 0.1 * usual)
+    return np.maximum(_model_terms([lengths[each] for each in chosen]) @ weights, 0.1 * usual)
+
+
+def _model_terms(lengths: list[Floats]) -> Floats:
+    """Return one column of ones and one per length."""
+    return np.asarray(np.stack([np.ones(lengths[0].size), *lengths]).T)
 
 
 def _robust_least_squares(terms: Floats, seconds: Floats) -> Floats:
@@ -76,13 +100,15 @@ def _robust_least_squares(terms: Floats, seconds: Floats) -> Floats:
     relative = np.ones(seconds.size)
     scale = seconds
     weights: Floats = np.zeros(terms.shape[1])
+    least = 0.1 * median_of(seconds)
     for _ in range(ROUNDS):
         by = (np.sqrt(relative) / scale)[:, None]
         weights = np.asarray(np.linalg.lstsq(terms * by, seconds * by[:, 0], rcond=None)[0], dtype=np.float64)
-        guess = np.maximum(terms @ weights, 0.1 * float(np.median(seconds)))
+        guess = np.maximum(terms @ weights, least)
         wrong = np.log(seconds / guess)
-        far = OUTLIER_SPREADS * max(robust_spread(wrong), 1e-9)
-        relative = np.minimum(1.0, far / np.maximum(np.abs(wrong - np.median(wrong)), 1e-12))
+        apart = np.abs(wrong - median_of(wrong))
+        far = OUTLIER_SPREADS * max(MAD_TO_SIGMA * median_of(apart), 1e-9)
+        relative = np.minimum(1.0, far / np.maximum(apart, 1e-12))
         scale = guess  # relative to the true time: relative to the measured one, long cells would count less
     return weights
 
@@ -128,7 +154,7 @@ def robust_correlation(one: Floats, other: Floats) -> float:
     cut = []
     for values in (one, other):
         wide = 4 * robust_spread(values)
-        middle = float(np.median(values)) if values.size else 0.0
+        middle = median_of(values) if values.size else 0.0
         cut.append(np.clip(values, middle - wide, middle + wide))
     if cut[0].size < 3 or not (np.std(cut[0]) > 0 and np.std(cut[1]) > 0):
         return 0.0

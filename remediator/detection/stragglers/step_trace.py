@@ -71,6 +71,15 @@ class StepTrace:
         return None
 
 
+def as_slice(columns: Ints) -> slice | Ints:
+    """Return evenly spaced columns as a slice: its cells are a view, the cells of an index a copy."""
+    if columns.size < 2:
+        return columns
+    first, step = int(columns[0]), int(columns[1] - columns[0])
+    even = step > 0 and bool((np.diff(columns) == step).all())
+    return slice(first, int(columns[-1]) + 1, step) if even else columns
+
+
 def build_step_trace(columns: Mapping[str, npt.NDArray[np.generic]]) -> StepTrace:
     """Build matrices from one job's rows, in any order.
 

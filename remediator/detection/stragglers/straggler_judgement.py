@@ -15,7 +15,7 @@ from remediator.detection.stragglers.node_comparison import (
     node_means,
 )
 from remediator.detection.stragglers.peer_comparison import PEERS_MIN, PeerComparison, compare_ranks, peer_groups
-from remediator.detection.stragglers.robust_statistics import excess_over_others, nan_median
+from remediator.detection.stragglers.robust_statistics import excess_over_others, known_median, nan_median
 from remediator.detection.stragglers.slowdown_onset import (
     SlowInterval,
     find_global_slowdown,
@@ -23,7 +23,7 @@ from remediator.detection.stragglers.slowdown_onset import (
     usable_steps,
 )
 from remediator.detection.stragglers.small_group_baseline import find_slow_small_group
-from remediator.detection.stragglers.step_trace import Bools, Floats, Ints, StepTrace
+from remediator.detection.stragglers.step_trace import Bools, Floats, Ints, StepTrace, as_slice
 from remediator.detection.stragglers.straggler_verdict import (
     Culprit,
     SlowdownKind,
@@ -105,7 +105,7 @@ def _judge_compute_times(trace: StepTrace, compute: Floats, usable: Bools, past:
     link = find_slow_links(trace, compute, usable)
     if link is not None:
         return link
-    undecided = find_undecided_node(nodes, usable)
+    undecided = find_undecided_node(compared, nodes, usable)
     cause = explain_without_culprit(trace, compute, compared, usable, doubtful=undecided is not None)
     if cause is not None and (guilty is None or guilty.verdict is SlowdownKind.NOBODY):
         return cause
@@ -139,7 +139,7 @@ def _judge_data_wait(
     if "data_s" not in trace.cells:
         return None
     waits = _zero_unknown(trace.cells["data_s"])
-    usual = float(np.nanmedian(compute) + np.nanmedian(waits))
+    usual = known_median(compute) + known_median(waits)
     share = waits / usual
     beside = _excess_over_peers(share, compared.group)
     found = _name_slow_ranks(trace, beside, usable, compared.group, SlowdownKind.HOST_IO, "waits_for_data_longer")
@@ -168,7 +168,7 @@ def _zero_unknown(values: Floats) -> Floats:
 def _excess_over_peers(values: Floats, group: Ints) -> Floats:
     beside = np.full_like(values, np.nan)
     for number in np.unique(group[group >= 0]):
-        columns = np.flatnonzero(group == number)
+        columns = as_slice(np.flatnonzero(group == number))
         beside[:, columns] = excess_over_others(values[:, columns], PEERS_MIN)
     return beside
 

@@ -18,6 +18,7 @@ from remediator.detection.stragglers.robust_statistics import (
     lower_tail,
     nan_median,
     robust_spread,
+    sample_known,
     surprise_probability,
     upper_spread,
 )
@@ -276,11 +277,12 @@ def _window_spread(even: Floats, size: int, before: list[_SpreadEstimate]) -> _S
     """Return how much windows of this size vary, measured, or predicted from shorter ones if they agree."""
     rows = int(np.isfinite(even).any(axis=1).sum())
     apart = max(1, rows * max(1, size // 2) // size)
-    wide = max(upper_spread(even) if even.shape[1] >= TAIL_RANKS else robust_spread(even), SPREAD_FLOOR)
+    some = sample_known(even)
+    wide = max(upper_spread(some) if even.shape[1] >= TAIL_RANKS else robust_spread(some), SPREAD_FLOOR)
     known = even.shape[1] * apart
     if before and wide <= POOL_ROOM * before[0].sigma / np.sqrt(size):
         wide, known = max(wide, before[0].sigma / float(np.sqrt(size))), max(known, before[0].known)
-    return _SpreadEstimate(wide, known, lower_tail(even), even)
+    return _SpreadEstimate(wide, known, lower_tail(some), even)
 
 
 def _note_best_windows(

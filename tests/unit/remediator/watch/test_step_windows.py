@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from remediator.monitoring.analysis_passes import PASS_ROWS, AnalysisPasses
 from remediator.monitoring.step_windows import (
+    GROWTH,
     LEFT_S,
     PAUSE_S,
     RANKS_PER_NODE,
@@ -135,6 +136,14 @@ def test_rows_become_shorter_when_most_ranks_steps_became_much_longer() -> None:
     assert (timings.grid, timings.frontier) == (1, 1536)
 
 
+def test_rows_of_unequally_many_measured_steps_keep_their_own_means() -> None:
+    timings, base = StepWindowMatrix(), Fleet(1).rank(0)
+    for first, steps, seconds in ((0, 1024, 2.0), (1024, 1, 3.0)):
+        windows = (StepWindow(first, 1024, steps, seconds, backward_s=seconds),)
+        timings.take([NodeRankReport("n0", [replace(base, windows=windows)], 0.0)])
+    assert timings.trace(0, 2).cells["backward_s"][:, 0].tolist() == [2.0, 3.0]
+
+
 def test_however_many_ranks_a_node_invents_it_has_as_many_as_a_node_may() -> None:
     timings, base = (
         StepWindowMatrix(),
@@ -144,7 +153,7 @@ def test_however_many_ranks_a_node_invents_it_has_as_many_as_a_node_may() -> Non
         invented = [replace(base, rank=RANKS_PER_NODE * look + place) for place in range(2 * RANKS_PER_NODE)]
         timings.take([NodeRankReport("liar", invented, 4.0 * look)])
         assert len(timings.seats) <= RANKS_PER_NODE
-    assert timings._weight.shape[1] == RANKS_PER_NODE, "what is left is given to the next"
+    assert timings._weight.shape[1] <= RANKS_PER_NODE + RANKS_PER_NODE // GROWTH, "what is left is given to the next"
     assert min(timings.seats) > RANKS_PER_NODE, "those that are told of no more have gone"
 
 
