@@ -161,7 +161,7 @@ CENTRE = Section(
             "s",
             Query(f"max by (cluster) (remediator_batch_age_seconds{{{CLUSTER}}})", "batch"),
             Query(
-                f"histogram_quantile(0.99, sum by (cluster, le) (rate(remediator_event_loop_lag_seconds_bucket{{{CLUSTER}}}[$__rate_interval])))",
+                f"histogram_quantile(0.99, sum by (cluster, le) (rate(remediator_event_loop_lag_seconds_bucket{{{CLUSTER}}}[5m])))",
                 "event loop lag, 99 %",
             ),
             span=THIRD,
