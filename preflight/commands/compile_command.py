@@ -53,8 +53,8 @@ def parse_architecture(_: click.Context, __: click.Parameter, values: tuple[str,
 def compile_kernels(architectures: tuple[int, ...], cache: Path | None) -> None:
     """Compile the GPU kernels of all tests ahead of time, so that a node's first gate compiles nothing.
 
-    Run it when a node or its image is installed, or copy the folder of a node with the same Triton. Kernels need no GPU and
-    no C compiler; Triton's launcher needs a C compiler and the driver's libcuda.so.1, once.
+    Run it when a node or its image is installed. A folder copied from elsewhere works by HEALTHD_PREFLIGHT_KERNELS, with the
+    same Triton. Kernels need no GPU and no C compiler; Triton's launcher needs a C compiler and the driver's libcuda.so.1, once.
 
     Exits with 0 if all was compiled or the launcher alone was not, 3 if kernels were not.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Mapping
@@ -39,5 +40,14 @@ def copy_compiled_kernels(environment: Mapping[str, str]) -> None:
                 part = Path(cache, f".{entry.name}.{os.getpid()}")  # whole under its name, or not at all
                 with suppress(OSError):
                     shutil.copytree(entry, part)
+                    _point_to_copy(part, Path(cache, entry.name))
                     part.rename(Path(cache, entry.name))
                 shutil.rmtree(part, ignore_errors=True)
+
+
+def _point_to_copy(part: Path, copied: Path) -> None:
+    """Triton notes the absolute paths of a kernel's files, and compiles again where it finds none of them."""
+    for group in part.glob("__grp__*"):
+        with suppress(ValueError, KeyError, TypeError):  # of another Triton: it compiles
+            names = json.loads(group.read_bytes())["child_paths"]
+            group.write_text(json.dumps({"child_paths": {name: str(copied.absolute() / name) for name in names}}))

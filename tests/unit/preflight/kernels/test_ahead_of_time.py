@@ -16,6 +16,8 @@ pytest.importorskip("triton")
 
 from triton.backends.nvidia import driver as nvidia
 
+from preflight.execution.kernel_cache import copy_compiled_kernels
+
 ROOT = Path(__file__).parents[4]
 
 
@@ -33,16 +35,18 @@ def run_python(*arguments: str, cache: Path, code: int = 0, **more: str) -> subp
     return done
 
 
-def test_every_kernel_that_a_test_launches_was_compiled_ahead(tmp_path: Path) -> None:
-    cache = tmp_path / "cache"
-    done = run_python("-m", "preflight", "compile", "--architecture", "9.0", "--cache", str(cache), cache=tmp_path)
-    ahead = {path.parent.name for path in cache.rglob("*.cubin")}
-    assert f"sm_90: {len(ahead)} kernels in {cache}" in done.stdout
+def test_every_kernel_that_a_test_launches_was_compiled_ahead_and_may_be_copied(tmp_path: Path) -> None:
+    made, moved, cache = tmp_path / "made", tmp_path / "moved", tmp_path / "cache"
+    done = run_python("-m", "preflight", "compile", "--architecture", "9.0", "--cache", str(made), cache=tmp_path)
+    assert f"sm_90: {len(list(made.rglob('*.cubin')))} kernels in {made}" in done.stdout
+    made.rename(moved)  # on another machine the first place does not exist
+    copy_compiled_kernels({"HEALTHD_PREFLIGHT_KERNELS": str(moved), "TRITON_CACHE_DIR": str(cache)})
+    ahead = {path: path.stat().st_mtime_ns for path in cache.rglob("*")}
     launched = run_python("-m", "tests.unit.preflight.kernels.launched_kernels", "90", cache=cache).stdout.split()
     assert {"write_kernel", "verify_kernel", "verify_and_write_kernel", "digest_kernel", "product_kernel"} <= {
         *launched
     }
-    assert {path.parent.name for path in cache.rglob("*.cubin")} == ahead
+    assert {path: path.stat().st_mtime_ns for path in cache.rglob("*")} == ahead
 
 
 def test_a_machine_without_a_gpu_has_to_name_an_architecture(tmp_path: Path) -> None:
