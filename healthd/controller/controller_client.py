@@ -1,4 +1,4 @@
-"""The node's client of the controller's HTTP API: five calls, and their errors."""
+"""The node's client of the controller's HTTP API: six calls, and their errors."""
 
 from __future__ import annotations
 
@@ -119,6 +119,16 @@ class ControllerClient:
             ControllerUnreachable, ControllerDenied, RequestRejected: it was not taken.
         """
         return self._decoded(self._call("POST", "/report", encode_message(report)), ReportReply)
+
+    def heartbeat(self, packed: bytes) -> ReportReply:
+        """Report that nothing but the progress of ranks has changed since the last accepted report.
+
+        Raises:
+            RequestRejected: the controller needs a whole report.
+            ControllerUnreachable, ControllerDenied: it was not taken.
+        """
+        headers = {"Content-Type": "application/msgpack"}
+        return self._decoded(self._call("POST", "/heartbeat", packed, headers=headers), ReportReply)
 
     def orders(self, known: Sequence[str], wait_s: float) -> ReceivedOrders:
         """Return the open orders; waits up to `wait_s` for one that is not `known`.

@@ -5,7 +5,7 @@ outbox only when the controller has stored it durably. The thread never waits fo
 
 A fatal finding that the controller has not received is urgent: a call without an answer is cut after `FIRST_BYTE_S` and
 repeated on a new connection, and no pause after a failure exceeds `URGENT_PAUSE_S_MAX`. Reports are numbered, so a
-duplicate changes nothing.
+duplicate changes nothing. While a node has no news, it sends heartbeats instead of whole reports.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from healthd.reporting.telemetry_subscription import TelemetrySubscription
 from healthd.storage.pending_changes import PendingChanges
 from vocabulary.clock import Clock
 from vocabulary.finding import Finding, Severity
+from vocabulary.messages.heartbeat import RankKey, build_heartbeat, encode_heartbeat, newest_windows
 from vocabulary.messages.message_bounds import ACTIVE_MAX, CHANGES_PER_REPORT_MAX, RANKS_MAX, holds_nul
 from vocabulary.messages.swap_messages import JobSwap
 from vocabulary.messages.telemetry_messages import TelemetryRequest
@@ -40,6 +41,8 @@ from vocabulary.messages.wire import (
     REPORT_BYTES_MAX,
     WIRE_VERSION,
     Report,
+    ReportReply,
+    StepWindow,
     WireError,
     check_order_update,
     decode_report,
@@ -82,6 +85,8 @@ class ReportUplink:
         self._patience_lock = threading.Lock()
         self._fatal_heard: frozenset[str] = frozenset()  # fatal findings of the last accepted report
         self._seq = 0
+        self._base: Report | None = None  # the last whole report that the controller accepted
+        self._received: dict[RankKey, StepWindow] = {}  # each rank's newest window that the controller has
         self._batch = CHANGES_PER_REPORT_MAX
         self._unwanted: frozenset[str] = frozenset()  # ids of active findings that the controller rejects
         self.heard_at: float | None = None
@@ -179,6 +184,9 @@ class ReportUplink:
     def _send_batch(self, controller: ControllerClient) -> bool:
         """Send one report; return whether more changes should follow at once."""
         report = self._report(self._batch)
+        if self._send_heartbeat(controller, report):
+            return False
+        report = report if _is_within_bounds(report) else _fit_report(report)
         try:
             reply = controller.report(report)
         except RequestRejected as error:
@@ -191,16 +199,35 @@ class ReportUplink:
                 raise
             self._narrow(controller, report)
             return True
-        self.heard_at = self._clock.wall()
-        self._fatal_heard = _list_fatal_findings(report.active)
-        with self._patience_lock:
-            self._patience_s = FIRST_BYTE_S
-        self._watched.apply_reply(report.telemetry, reply.telemetry)
+        self._base = report if reply.base == report.seq else None
+        self._note_reply(report, reply)
         full = len(report.changes) == self._batch
         self._batch = min(2 * self._batch, CHANGES_PER_REPORT_MAX)
         if report.changes:
             self._waiting.acknowledge(min(reply.acked_seq, report.changes[-1].seq))
         return full and reply.acked_seq >= report.changes[-1].seq
+
+    def _send_heartbeat(self, controller: ControllerClient, report: Report) -> bool:
+        """Send the report as a heartbeat, if it has no news; return whether the controller accepted that."""
+        heartbeat = None if self._base is None else build_heartbeat(self._base, report, self._received)
+        packed = None if heartbeat is None else encode_heartbeat(heartbeat)
+        if packed is None:
+            return False
+        try:
+            reply = controller.heartbeat(packed)
+        except RequestRejected:  # another leader, which does not have the last report, or an older controller
+            self._base = None
+            return False
+        self._note_reply(report, reply)
+        return True
+
+    def _note_reply(self, report: Report, reply: ReportReply) -> None:
+        self._received = newest_windows(report)
+        self.heard_at = self._clock.wall()
+        self._fatal_heard = _list_fatal_findings(report.active)
+        with self._patience_lock:
+            self._patience_s = FIRST_BYTE_S
+        self._watched.apply_reply(report.telemetry, reply.telemetry)
 
     def _leave_out(self, report: Report, error: RequestRejected) -> bool:
         """Drop the finding that the controller rejected by id; return whether there was one, so the rest can be sent."""
@@ -224,7 +251,8 @@ class ReportUplink:
         if len(report.changes) > 1:
             self._batch = len(report.changes) // 2
             return
-        controller.report(self._report(0))
+        least = self._report(0)
+        controller.report(least if _is_within_bounds(least) else _fit_report(least))
         change = report.changes[0]
         _log.error("the remediator rejects change %s, it is set aside: %s", change.seq, encode_message(change).decode())
         self._waiting.set_aside(change.seq)
@@ -237,7 +265,7 @@ class ReportUplink:
         if self._unwanted:
             self._unwanted &= {finding.id for finding in active}
             active = tuple(finding for finding in active if finding.id not in self._unwanted)
-        report = Report(
+        return Report(
             version=WIRE_VERSION,
             node=status.node,
             boot_id=status.boot_id,
@@ -254,7 +282,6 @@ class ReportUplink:
             swaps=self.swaps(),
             telemetry=self._watched.told() if limit else UNSET,
         )
-        return report if _is_within_bounds(report) else _fit_report(report)
 
 
 def _is_within_bounds(report: Report) -> bool:

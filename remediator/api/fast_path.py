@@ -1,6 +1,6 @@
-"""Routes the two most frequent calls straight to their handlers: nearly all requests of a fleet.
+"""Routes the three most frequent calls straight to their handlers: nearly all requests of a fleet.
 
-Starlette's own layers cost a fifth of a report (bench/results/2026-11-remediator.md). For these two paths this is
+Starlette's own layers cost a fifth of a report (bench/results/2026-11-remediator.md). For these paths this is
 equivalent: the route's rule, its handler, and the same error responses. All other requests go through Starlette.
 """
 
@@ -18,7 +18,7 @@ from remediator.api.endpoint import Endpoint
 Handlers = Mapping[type[Exception], Callable[[Request, Exception], Awaitable[Response]]]
 
 PREFIX = "/v1/nodes/"
-DIRECT = (("POST", "report"), ("GET", "orders"))  # method, and what follows the node's name
+DIRECT = (("POST", "report"), ("POST", "heartbeat"), ("GET", "orders"))  # method, and what follows the node's name
 
 
 class FastPathApplication:

@@ -72,7 +72,7 @@ def _findings_by_gpu(findings: Iterable[Finding]) -> dict[tuple[str, str], list[
 def _node_gpu_views(
     entry: ReportEntry, known: Mapping[tuple[str, str], list[Finding]], now: float
 ) -> Iterator[GpuView]:
-    ranks = {rank.gpu: rank for rank in entry.ranks if rank.gpu and rank.alive}
+    ranks = {rank.gpu: rank for rank in entry.reported_ranks if rank.gpu and rank.alive}
     heard = now - entry.seen_at <= entry.ttl_s
     for gpu in sorted(entry.gpus, key=lambda each: each.index):
         found = {

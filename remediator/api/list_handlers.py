@@ -276,7 +276,7 @@ def _build_straggler_view(finding: Finding, registry: ReportRegistry, incident: 
     entry = registry.get(finding.node)
     stages = [
         each.pipeline_stage
-        for each in (entry.ranks if entry is not None else ())
+        for each in (entry.reported_ranks if entry is not None else ())
         if ranks and each.rank == ranks[0] and (each.job, each.attempt) == (job, attempt)
     ]
     return StragglerView(

@@ -33,6 +33,7 @@ from remediator.fleet.report_registry import ReportEntry
 from remediator.model.pipeline_inputs import FindingsReported, InventoryChanged, OrderAnswered, PlacementChanged
 from remediator.store.leader_lease import LEASE_S
 from vocabulary.finding import Finding
+from vocabulary.messages.heartbeat import decode_heartbeat
 from vocabulary.messages.message_bounds import ACTIVE_MAX, CHANGES_PER_REPORT_MAX, RANKS_MAX
 from vocabulary.messages.wire import (
     REPORT_BYTES_MAX,
@@ -49,6 +50,7 @@ from vocabulary.order import Order, OrderUpdate
 
 BOUNDS_TODO = "healthd respects these limits (docs/reference/api.md); upgrade the older one of node and controller"
 UPDATE_BYTES_MAX = 64 << 10
+HEARTBEAT_BYTES_MAX = 1 << 20  # whoever needs more sends a whole report
 SENT_CHARS = 60  # shown of an invalid value
 REPEATED_PER_PIECE = 10  # repeated findings, ranks and swaps that cost as much as one piece of news
 
@@ -72,7 +74,35 @@ async def accept_report(request: Request) -> Response:
     now = service.clock.monotonic()
     service.report_times.count(now - begun)
     telemetry = service.telemetry.pending_request(node, now)
-    return json_response(ReportReply(acked_seq=acked, epoch=service.engine.epoch, telemetry=telemetry))
+    base = entry.base if entry is not before else 0
+    return json_response(ReportReply(acked_seq=acked, epoch=service.engine.epoch, telemetry=telemetry, base=base))
+
+
+async def accept_heartbeat(request: Request) -> Response:
+    """`POST /v1/nodes/{node}/heartbeat`: a report without news, which changes nothing durable."""
+    service = handler_context_of(request)
+    begun: float = request.scope.get("arrived") or service.clock.monotonic()
+    body = await read_request_body(request, HEARTBEAT_BYTES_MAX)
+    return json_response(take_heartbeat(service, request_identity(request).name, body, begun))
+
+
+def take_heartbeat(service: HandlerContext, node: str, body: bytes, begun: float) -> ReportReply:
+    """Apply a node's heartbeat, which began to arrive at `begun` (monotonic s).
+
+    Raises:
+        Refusal: 400, it is invalid; 409, it updates another report than the node's last one here.
+    """
+    try:
+        heartbeat = decode_heartbeat(body)
+    except WireError as error:
+        raise Refusal(400, str(error), BOUNDS_TODO) from error
+    entry = service.report_registry.beat(node, heartbeat, service.clock.wall())
+    if entry is None:
+        raise Refusal(409, f"report {heartbeat.base} of node {node} is not its last one here", "send a whole report")
+    now = service.clock.monotonic()
+    service.report_times.count(now - begun)
+    telemetry = service.telemetry.pending_request(node, now)
+    return ReportReply(acked_seq=0, epoch=service.engine.epoch, telemetry=telemetry, base=entry.base)
 
 
 async def poll_orders(request: Request) -> Response:

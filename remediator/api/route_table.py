@@ -81,6 +81,14 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         ReportReply,
         "Report a node's state; durable when answered.",
     ),
+    _post(
+        "/v1/nodes/{node}/heartbeat",
+        _NODE,
+        report_handlers.accept_heartbeat,
+        "application/msgpack",
+        ReportReply,
+        "Report that a node has no news since its last report; 409: send a whole one.",
+    ),
     _get(
         "/v1/nodes/{node}/orders",
         _NODE,

@@ -10,56 +10,76 @@ from collections.abc import Iterable
 import msgspec
 from msgspec.structs import replace
 
-from remediator.model.job_share import JobShare, build_job_shares
+from remediator.model.job_share import JobShare, build_job_shares, update_job_shares
 from remediator.model.journal_records import JobRef
 from vocabulary.health import Health
+from vocabulary.messages.heartbeat import Heartbeat, apply_heartbeat, fits_report, read_windows
 from vocabulary.messages.swap_messages import JobSwap
 from vocabulary.messages.wire import Gpu, RankStatus, Report, StepWindow, Versions
 
 AGENTS_REMEMBERED = 8
+WINDOWS_KEPT = 8  # of a rank, once they come by heartbeat
+HEARTBEATS_KEPT = 4  # with windows: as many as healthd repeats in a whole report; the watch reads them within seconds
 _unpacked = msgspec.msgpack.Decoder(tuple[StepWindow, ...]).decode
 
 
 class ReportEntry(msgspec.Struct, frozen=True, gc=False):
-    """One node's last report, without its findings.
+    """One node's last report, without its findings, and the heartbeats since.
 
     Plain data that the cycle collector need not traverse: a fleet has much of it.
 
-    `ranks` are without step windows, which are most of a report and needed once: they are packed to a fifth of their
-    size.
+    Ranks are kept without step windows, which are most of a report and needed once: those are packed to a fifth of their
+    size. What a heartbeat changes in ranks is computed only for whoever needs it.
     """
 
     node: str
     boot_id: str
     agent: str
-    seq: int
+    base: int  # number of the whole report
+    seq: int  # of the newest heartbeat, or of the report
     sent_at: float
     seen_at: float
     ttl_s: float
     health: Health
     gpus: tuple[Gpu, ...]
-    ranks: tuple[RankStatus, ...]
+    reported_ranks: tuple[RankStatus, ...]  # as in the whole report; only their progress has changed since
     jobs: tuple[JobRef, ...]
     superseded: tuple[str, ...]  # earlier agents of this node: their reports are old, whatever their clocks say
     versions: Versions
-    shares: tuple[JobShare, ...] = ()  # of `jobs`, in order
-    packed: tuple[bytes, ...] = ()  # the windows of each of `ranks`; empty if it has none
+    asserted: frozenset[str] = frozenset()  # ids of its active findings
+    reported_shares: tuple[JobShare, ...] = ()  # of `jobs`, in order
+    packed: tuple[bytes, ...] = ()  # the windows of each of `reported_ranks`; empty if it has none
     swaps: tuple[JobSwap, ...] = ()  # of jobs whose launcher runs there
+    heartbeats: tuple[Heartbeat, ...] = ()  # the newest ones, oldest first
+
+    @property
+    def ranks(self) -> tuple[RankStatus, ...]:
+        """Its ranks now, without windows."""
+        return (
+            tuple(apply_heartbeat(self.reported_ranks, self.heartbeats[-1])) if self.heartbeats else self.reported_ranks
+        )
+
+    @property
+    def shares(self) -> tuple[JobShare, ...]:
+        """Its share of each of `jobs`, in order."""
+        if not self.heartbeats:
+            return self.reported_shares
+        return update_job_shares(self.reported_shares, self.heartbeats[-1])
 
     def whole_ranks(self) -> tuple[RankStatus, ...]:
-        """Return its ranks with windows, as reported."""
-        return tuple([_unpack_rank(*each) for each in zip(self.ranks, self.packed, strict=True)])
+        """Return its ranks with the newest windows."""
+        windows = [_unpacked(packed) if packed else () for packed in self.packed]
+        for heartbeat in self.heartbeats:
+            windows = [join_windows(*each) for each in zip(windows, read_windows(heartbeat), strict=True)]
+        return tuple([replace(rank, windows=w) if w else rank for rank, w in zip(self.ranks, windows, strict=True)])
 
     def bare_ranks_of(self, ref: JobRef) -> list[RankStatus]:
         """Return the ranks of one attempt of a job, without windows."""
         return [rank for rank in self.ranks if rank.attempt == ref.attempt and rank.job == ref.job]
 
     def ranks_of(self, ref: JobRef) -> list[RankStatus]:
-        """Return the ranks of one attempt of a job, as reported."""
-        each = zip(self.ranks, self.packed, strict=True)
-        return [
-            _unpack_rank(rank, packed) for rank, packed in each if rank.attempt == ref.attempt and rank.job == ref.job
-        ]
+        """Return the ranks of one attempt of a job, with the newest windows."""
+        return [rank for rank in self.whole_ranks() if rank.attempt == ref.attempt and rank.job == ref.job]
 
     @property
     def products(self) -> tuple[str, ...]:
@@ -94,7 +114,7 @@ class ReportRegistry:
         before = self._entries.get(report.node)
         if before is not None and _is_stale_report(before, report):
             return before, before
-        ranks = tuple([replace(rank, windows=()) if rank.windows else rank for rank in report.ranks])
+        ranks = tuple([_drop_windows(rank) for rank in report.ranks])
         shares = build_job_shares(ranks)
         superseded = before.superseded if before else ()
         if before is not None and before.agent != report.agent:
@@ -103,22 +123,47 @@ class ReportRegistry:
             node=report.node,
             boot_id=report.boot_id,
             agent=report.agent,
+            base=report.seq,
             seq=report.seq,
             sent_at=report.sent_at,
             seen_at=now,
             ttl_s=report.ttl_s,
             health=report.health,
             gpus=report.gpus,
-            ranks=ranks,
+            reported_ranks=ranks,
             jobs=tuple([share.ref for share in shares]),
             superseded=superseded,
             versions=_tidy_versions(report, before),
-            shares=shares,
+            asserted=frozenset([finding.id for finding in report.active]),
+            reported_shares=shares,
             packed=tuple([_pack_windows(rank.windows) for rank in report.ranks]),
             swaps=report.swaps,
         )
         self._entries[report.node] = entry
         return before, entry
+
+    def beat(self, node: str, heartbeat: Heartbeat, now: float) -> ReportEntry | None:
+        """Apply a heartbeat and return the node's entry; None if the report that it updates is not the one here.
+
+        The same, too, if the pipeline does not have the findings of that report.
+        """
+        entry = self._entries.get(node)
+        if entry is None or entry.agent != heartbeat.agent or entry.base != heartbeat.base:
+            return None
+        if self._told.get(node) != entry.asserted or not _fits(entry, heartbeat):
+            return None
+        if heartbeat.seq <= entry.seq:  # a repeated one
+            return entry
+        before = entry.heartbeats
+        if before and not before[-1].windows:
+            before = before[:-1]
+        beats = (*before[1 - HEARTBEATS_KEPT :], heartbeat)
+        packed = entry.packed if len(beats) < HEARTBEATS_KEPT else (b"",) * len(entry.packed)
+        entry = replace(
+            entry, seq=heartbeat.seq, sent_at=heartbeat.sent_at, seen_at=now, heartbeats=beats, packed=packed
+        )
+        self._entries[node] = entry
+        return entry
 
     def running(self, nodes: Iterable[str], now: float) -> dict[str, tuple[str, ...]]:
         """Return jobs with living ranks on `nodes`, by node; silent nodes are left out."""
@@ -142,12 +187,25 @@ class ReportRegistry:
         return self._told.get(node) == asserted
 
 
+def join_windows(known: tuple[StepWindow, ...], new: tuple[StepWindow, ...]) -> tuple[StepWindow, ...]:
+    """Return the newest windows of a rank. One that was sent again after a lost answer counts once."""
+    if not new:
+        return known
+    again = {(window.first, window.size) for window in new}
+    return (*(window for window in known if (window.first, window.size) not in again), *new)[-WINDOWS_KEPT:]
+
+
+def _drop_windows(rank: RankStatus) -> RankStatus:
+    return replace(rank, windows=()) if rank.windows else rank
+
+
 def _pack_windows(windows: tuple[StepWindow, ...]) -> bytes:
     return msgspec.msgpack.encode(windows) if windows else b""
 
 
-def _unpack_rank(rank: RankStatus, packed: bytes) -> RankStatus:
-    return replace(rank, windows=_unpacked(packed)) if packed else rank
+def _fits(entry: ReportEntry, heartbeat: Heartbeat) -> bool:
+    sections = sum([len(rank.sections_median) for rank in entry.reported_ranks])
+    return fits_report(heartbeat, len(entry.reported_ranks), sections)
 
 
 def _tidy_versions(report: Report, before: ReportEntry | None) -> Versions:

@@ -124,7 +124,7 @@ class JobWatcher:
             entry, before = self._report_registry.get(name), self._seen.get(name)
             if entry is None or (before is not None and before.report == (entry.agent, entry.seq)):
                 continue
-            told = _bounded_job_refs(entry.ranks)
+            told = _bounded_job_refs(entry.reported_ranks)
             self._seen[name] = _ReportMarker((entry.agent, entry.seq), told)
             for ref in told:
                 words.setdefault(ref, []).append(entry)

@@ -1,8 +1,9 @@
-"""uvicorn's HTTP protocol with limits on header size and waiting time, and with the names of the client certificate."""
+"""uvicorn's HTTP protocol with limits on header size and waiting time, and a shorter way for heartbeats."""
 
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 import time
 from collections.abc import Callable
@@ -13,6 +14,19 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 HEAD_BYTES_MAX = 64 << 10  # a request's path and headers; also bytes that are neither body nor a new request
 PIPELINED_MAX = 16  # requests sent before their responses
 KEEP_ALIVE_S = 75.0  # nodes report every 10 s; reconnecting each time is expensive with TLS
+REARM_S = 15.0  # between two restarts of that time by heartbeats, which come by the thousand
+LANE_BYTES_MAX = 64 << 10
+LANE_PREFIX = b"POST /v1/nodes/"
+# Exactly what healthd sends. Anything else, also if equivalent, is left to the parser.
+LANE_REQUEST = re.compile(
+    rb"POST /v1/nodes/([\w.~-]{1,255})/heartbeat HTTP/1\.1\r\n"
+    rb"Host: [!-~]{1,300}\r\n"
+    rb"Accept-Encoding: identity\r\n"
+    rb"Content-Length: (\d{1,5})\r\n"
+    rb"Authorization: Bearer ([!-~]{1,255})\r\n"
+    rb"Content-Type: application/msgpack\r\n\r\n"
+)
+Lane = Callable[["BoundedHttpProtocol", str, str, bytes, float], bytes | None]
 
 
 def certificate_names(certificate: dict[str, Any]) -> tuple[str, ...]:
@@ -32,6 +46,11 @@ def _accept_any(_whose: str, _most: int) -> bool:
     return True
 
 
+def _no_lane() -> Lane | None:
+    """Default: heartbeats take the usual way."""
+    return None
+
+
 class BoundedHttpProtocol(HttpToolsProtocol):
     """One connection. Headers must arrive within a deadline; a connection with a valid token may be idle for longer.
 
@@ -44,8 +63,12 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     seen: Callable[[str, int], bool] = staticmethod(_accept_any)  # a valid token was shown; is there room?
     stale: Callable[[], bool] = staticmethod(lambda: False)  # whether it was accepted under rules that have changed
 
+    lane: Callable[[], Lane | None] = staticmethod(_no_lane)  # answers heartbeats; it changes when this process leads
+
+    certificate_names: tuple[str, ...] = ()
     _late: asyncio.TimerHandle | None = None
-    _names: tuple[str, ...] = ()
+    _armed_at = 0.0  # monotonic: when a heartbeat last restarted the time that the connection may be idle
+    _begun: bytes = b""  # a heartbeat whose body is incomplete
     _known = False
     _waits_for_head = False  # a timer runs for incomplete headers
     _one_too_many = False  # over its token's limit: closed after the response
@@ -58,7 +81,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         """Start waiting for a request."""
         super().connection_made(transport)
         tls: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
-        self._names = certificate_names(tls.getpeercert() or {}) if tls is not None else ()
+        self.certificate_names = certificate_names(tls.getpeercert() or {}) if tls is not None else ()
         self._expect_head(self.headers_s)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -72,6 +95,10 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Receive bytes; those the parser must buffer are bounded."""
+        if self._begun or data.startswith(LANE_PREFIX):
+            data, self._begun = self._begun + data, b""
+            if self._take_heartbeat(data):
+                return
         self._held += len(data)
         super().data_received(data)
         if self._in_head and not self._waits_for_head:  # nearly all headers arrive whole and need no timer
@@ -80,13 +107,47 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             self._too_long = True
             self.send_400_response("")
 
+    def _take_heartbeat(self, data: bytes) -> bool:
+        """Answer a heartbeat, or keep its first part; return whether nothing is left to be parsed."""
+        lane = self.lane()
+        if lane is None or not self.idle or self._in_message or self.pipeline:
+            return False
+        if self.transport.is_closing() or self.flow.write_paused:  # it does not read its answers
+            return False
+        head = LANE_REQUEST.match(data)
+        if head is None or self._one_too_many or self.stale():
+            return False
+        node, length, token = head.groups()
+        missing = head.end() + int(length) - len(data)
+        if missing > 0 and len(data) < LANE_BYTES_MAX:
+            self._begun = data
+            return True
+        if missing:  # another request follows, or it is too long
+            return False
+        now = time.monotonic()
+        answer = lane(self, node.decode(), token.decode(), data[head.end() :], now)
+        if answer is None:
+            return False
+        self.server_state.total_requests += 1
+        if now - self._armed_at > REARM_S:
+            self._armed_at = now
+            self._expect_head(KEEP_ALIVE_S)
+        self.transport.write(answer)
+        return True
+
+    def admit(self, whose: str, most: int) -> bool:
+        """Note the connection's owner, who may have `most`; return whether this one is among them."""
+        self._is_known(whose, most)
+        return not self._one_too_many
+
     def on_message_begin(self) -> None:
         """Headers begin."""
         super().on_message_begin()
-        self.scope["client_certificate_names"] = self._names  # type: ignore[typeddict-unknown-key]  # our own
+        self.scope["client_certificate_names"] = self.certificate_names  # type: ignore[typeddict-unknown-key]  # our own
         self.scope["known"] = self._is_known  # type: ignore[typeddict-unknown-key]  # our own
         self.scope["arrived"] = time.monotonic()  # type: ignore[typeddict-unknown-key]  # our own
         self._in_head = self._in_message = True
+        self._armed_at = 0.0
         self._waits_for_head = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -144,7 +205,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     @property
     def idle(self) -> bool:
         """Whether it waits for its next request."""
-        return not self._in_head and (self._newest is None or self._newest.response_complete)
+        return not self._in_head and not self._begun and (self._newest is None or self._newest.response_complete)
 
     def leave(self) -> None:
         """Close the connection."""

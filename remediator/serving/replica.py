@@ -19,12 +19,13 @@ import uvicorn
 from sqlalchemy.exc import SQLAlchemyError
 
 from remediator.api.handler_context import LongPollWakeups
+from remediator.api.heartbeat_lane import HeartbeatLane
 from remediator.api.latency_histogram import measure_event_loop_lag
 from remediator.api.leader_gateway import LeaderGateway
 from remediator.config import Config
 from remediator.engine.policy_reload import PolicyReloader
 from remediator.serving.garbage_collection import YOUNG_S, GarbageCollection
-from remediator.serving.http_protocol import KEEP_ALIVE_S, BoundedHttpProtocol
+from remediator.serving.http_protocol import KEEP_ALIVE_S, BoundedHttpProtocol, Lane
 from remediator.serving.leader_term import LeaderTerm
 from remediator.serving.listener import Listener, raise_file_limit
 from remediator.store import leader_address
@@ -62,6 +63,7 @@ class _DrainingServer(uvicorn.Server):
         )
         self.listener = Listener(config.address, config.tls, config.limits, self._make_protocol)
         self.count_lag: Callable[[float], None] = _ignore_lag
+        self.lane: Lane | None = None  # of the term in which this process leads
         self._lag: asyncio.Task[None] | None = None
         self._where = f"cluster {config.cluster}, on {config.listen}"
         self._wakeups = wakeups
@@ -98,7 +100,12 @@ class _DrainingServer(uvicorn.Server):
         self.count_lag(lag_s)  # another one from the moment when this process leads
 
     def _make_protocol(self) -> BoundedHttpProtocol:
-        return BoundedHttpProtocol(self.config, self.server_state, self.lifespan.state)
+        protocol = BoundedHttpProtocol(self.config, self.server_state, self.lifespan.state)
+        protocol.lane = self._find_lane
+        return protocol
+
+    def _find_lane(self) -> Lane | None:
+        return self.lane
 
 
 class Replica:
@@ -163,6 +170,7 @@ class Replica:
         sys.setswitchinterval(SWITCH_S)
         threading.Thread(target=self._collect, name="collector", daemon=True).start()
         self._server.count_lag = term.service.loop_lag.count
+        self._server.lane = HeartbeatLane(term.service).answer
         self._front.lead(term.service)
         self._publish_address()
 

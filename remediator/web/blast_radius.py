@@ -57,7 +57,7 @@ def affected_jobs_of(
     for record in records:
         nodes.update(record.jobs)
         entry = registry.get(record.node)
-        for rank in entry.ranks if entry is not None else ():
+        for rank in entry.reported_ranks if entry is not None else ():
             ref = JobRef(rank.job, rank.attempt)
             ranks[ref] += rank.alive
             world[ref] = rank.world

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from msgspec.structs import replace
 
 from remediator.fleet.report_registry import ReportEntry
-from remediator.model.job_share import UNTOLD, JobShare
+from remediator.model.job_share import UNTOLD, JobShare, RankProgress
 from remediator.model.journal_records import JobRef
 from vocabulary.messages.wire import RankStatus
 
@@ -39,6 +39,7 @@ class _RankTable(NamedTuple):
     """All ranks, and the indices (`here`) of those of one stage. `own` is seconds per step without communication."""
 
     nodes: Sequence[str]
+    crew: Crew
     ranks: Sequence[RankStatus]
     here: _Numbers
     own: _Numbers
@@ -49,6 +50,11 @@ class _RankTable(NamedTuple):
     def seat(self, n: int) -> _Seat:
         """The rank with index `n`, and its node."""
         return self.nodes[self.place[n]], self.ranks[n]
+
+    def progress(self, n: int) -> RankProgress:
+        """What the rank with index `n` does now."""
+        place = int(self.place[n])  # in ascending order
+        return self.crew[place][1].progress_of(n - int(np.searchsorted(self.place, place)))
 
 
 class RankCell(msgspec.Struct, frozen=True, gc=False):
@@ -114,18 +120,17 @@ def build_rank_picture(crew: Crew) -> RankPicture:
     told = crew_ranks(crew)
     own = np.fromiter(chain.from_iterable([share.own_s for _, share in crew]), float, len(told))
     number, stage = _distinct_numbers(list(chain.from_iterable([share.stages for _, share in crew])))
-    nodes = list(dict.fromkeys([node for node, _ in crew]))
-    places, sizes = {name: place for place, name in enumerate(nodes)}, [len(share.ranks) for _, share in crew]
-    place = np.repeat([places[node] for node, _ in crew], sizes)
+    nodes, sizes = [node for node, _ in crew], [len(share.ranks) for _, share in crew]
+    place = np.repeat(np.arange(len(crew)), sizes)
     alive = np.repeat([share.living == len(share.ranks) for _, share in crew], sizes)
     for n in np.flatnonzero(~alive):
         alive[n] = told[n].alive
-    pairs = len(np.unique(stage * len(places) + place))
+    pairs = len(np.unique(stage * len(nodes) + place))
     per_cell = 0 if len(told) <= RANK_CELLS_MAX else -(-pairs // CELLS_MAX)
     key = place // per_cell if per_cell else _distinct_numbers([rank.rank for rank in told])[1]
     slow: list[SlowRanks] = []
     stages = [
-        _build_stage(each, _RankTable(nodes, told, np.flatnonzero(stage == n), own, alive, place, key), slow)
+        _build_stage(each, _RankTable(nodes, crew, told, np.flatnonzero(stage == n), own, alive, place, key), slow)
         for n, each in enumerate(number)
     ]
     slow.sort(key=lambda each: (-each.excess, each.ranks))
@@ -215,8 +220,8 @@ def _build_stage(number: int, told: _RankTable, slow: list[SlowRanks]) -> StageR
 
 
 def _build_slow_ranks(told: _RankTable, n: int, middle: float) -> SlowRanks:
-    (node, rank), own = told.seat(n), float(told.own[n])
-    return SlowRanks((rank.rank,), node, rank.pipeline_stage, own, own / middle - 1, rank.step, rank.phase, rank.at)
+    (node, rank), own, now = told.seat(n), float(told.own[n]), told.progress(n)
+    return SlowRanks((rank.rank,), node, rank.pipeline_stage, own, own / middle - 1, now.step, now.phase, now.at)
 
 
 def _merge_slow_by_node(slow: list[SlowRanks]) -> tuple[SlowRanks, ...]:

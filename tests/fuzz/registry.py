@@ -13,6 +13,7 @@ SHARES = {
     "kernel_record": 8,
     "kernel_log_file": 4,
     "report": 4,
+    "heartbeat": 4,
     "orders": 4,
     "telemetry_part": 4,
     "swap_message": 4,

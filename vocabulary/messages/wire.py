@@ -191,11 +191,15 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ReportReply(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The controller has durably stored every change up to and including `acked_seq`."""
+    """The controller has durably stored every change up to and including `acked_seq`.
+
+    `base`: number of the report that later heartbeats may update; 0: none.
+    """
 
     acked_seq: int
     epoch: int
     telemetry: TelemetryRequest | None = None
+    base: int = 0
 
 
 class OrdersReply(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from healthd.config import RemediatorConfig
 from healthd.controller.controller_client import (
@@ -25,6 +26,7 @@ from healthd.storage.node_database import NodeDatabase
 from healthd.storage.pending_changes import PendingChanges
 from tests.unit.healthd.test_controller_client import finding
 from vocabulary.clock import ManualClock
+from vocabulary.messages.heartbeat import Heartbeat, decode_heartbeat
 from vocabulary.messages.swap_messages import JobSwap
 from vocabulary.messages.telemetry_messages import TelemetryPart
 from vocabulary.messages.wire import Report, ReportReply
@@ -40,13 +42,15 @@ class Node:
         self.database.commit(findings)
         clock, committer = ManualClock(), DatabaseWriter(self.database, ManualClock())
         self.waiting, self.orders = PendingChanges(committer), OrderStore(committer, "n1")
-        status = Status(node="n1", boot_id="b", at=1.0, newest_change=self.waiting.newest, findings=tuple(findings))
+        self.status = Status(
+            node="n1", boot_id="b", at=1.0, newest_change=self.waiting.newest, findings=tuple(findings)
+        )
         self.uplink = ReportUplink(
             config=RemediatorConfig(url="http://x", token_file=place / "token"),
             agent="a",
             waiting=self.waiting,
             orders=self.orders,
-            status=lambda: status,
+            status=lambda: self.status,
             clock=clock,
             watched=TelemetrySubscription(lambda back_s: TelemetryPart(back_s, ()), clock),
         )
@@ -61,14 +65,24 @@ class Node:
 class Heard(ControllerClient):
     """Takes what it is told, up to a number of changes; wants no answer to some orders."""
 
+    knows_heartbeats = False
+
     def __init__(self, acknowledges: int = 10**18, unwanted: str = "") -> None:
         self.acknowledges, self.unwanted = acknowledges, unwanted
         self.reports: list[Report] = []
+        self.heartbeats: list[Heartbeat] = []
         self.answers: list[str] = []
 
     def report(self, report: Report) -> ReportReply:
         self.reports.append(report)
-        return ReportReply(self.acknowledges, 1)
+        return ReportReply(self.acknowledges, 1, base=report.seq if self.knows_heartbeats else 0)
+
+    def heartbeat(self, packed: bytes) -> ReportReply:
+        heartbeat = decode_heartbeat(packed)
+        if not self.reports or heartbeat.base != self.reports[-1].seq:
+            raise RequestRejected("409")
+        self.heartbeats.append(heartbeat)
+        return ReportReply(0, 1)
 
     def answer(self, update: OrderUpdate) -> None:
         if update.id == self.unwanted:
@@ -105,6 +119,28 @@ def test_every_report_repeats_the_swaps_of_the_jobs_launched_here(node: Node) ->
     node.uplink.send(centre)
     node.uplink.send(centre)
     assert [report.swaps for report in centre.reports] == [(), swaps, swaps]
+
+
+def test_without_news_a_node_sends_heartbeats_to_a_centre_that_knows_them(node: Node) -> None:
+    older = Heard()
+    node.uplink.send(older)
+    node.uplink.send(older)
+    assert (len(older.reports), older.heartbeats) == (2, [])
+    centre = Heard()
+    centre.knows_heartbeats = True
+    node.uplink.send(centre)
+    node.uplink.send(centre)
+    node.uplink.send(centre)
+    assert (len(centre.reports), [beat.base for beat in centre.heartbeats]) == (1, [centre.reports[0].seq] * 2)
+    node.status = replace(node.status, findings=node.status.findings[1:])
+    node.uplink.send(centre)
+    assert (len(centre.reports), len(centre.heartbeats)) == (2, 2), "news goes in a whole report"
+    other = Heard()
+    other.knows_heartbeats = True
+    node.uplink.send(other)
+    assert (len(other.reports), other.heartbeats) == (1, []), "another leader has no report yet: it gets a whole one"
+    node.uplink.send(other)
+    assert len(other.heartbeats) == 1
 
 
 def test_a_change_counts_as_heard_only_if_the_centre_says_so(node: Node) -> None:
