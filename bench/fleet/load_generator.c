@@ -1,16 +1,19 @@
-/* Reports of a fleet at a constant rate, over one connection a node; prints one JSON object.
+/* Reports and heartbeats of a fleet at a constant rate, over one connection a node; prints one JSON object.
  *
  * load_generator FILE PORT INTERVAL_S SECONDS JOIN_S
  *
- * FILE, little endian, as `bench.fleet.load_generator` writes it: for each node uint32 address, uint32 bytes of its request,
- * uint32 count of fields, fields {uint32 offset, uint32 width, int32 kind, int32 argument}, the request. Fields are numbers
- * of the JSON body that change with every report; they are filled in, padded with spaces.
+ * FILE, little endian, as `bench.fleet.load_generator` writes it: for each node uint32 address and two requests, its report
+ * and its heartbeat: uint32 bytes, uint32 count of fields, fields {uint32 offset, uint32 width, int32 kind, int32 argument},
+ * the request. Fields are numbers that change with every request: in JSON padded with spaces, in a heartbeat as they are
+ * packed. A node sends its report until the answer names it as the base of heartbeats, and again after a 409. Without a
+ * heartbeat (0 bytes) it only reports.
  *
  * The load is open: a report is due at its time whether or not the one before was answered, and its latency begins when it
  * is due. How late the generator itself sent is measured apart. What is due before JOIN_S is sent and not counted.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
+#include <endian.h>
 #include <errno.h>
 #include <netinet/tcp.h>
 #include <stdint.h>
@@ -22,25 +25,26 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SEQUENCE, NOW, STEP, WINDOW };
+enum { SEQUENCE, NOW, STEP, WINDOW, PACKED_SEQUENCE, PACKED_BASE, PACKED_NOW, RANK_STEP, RANK_NOW, WINDOW_NUMBER };
+enum { REPORT, HEARTBEAT };
 enum { READ_BYTES = 1 << 14, BUCKETS = 200000, BUCKET_NS = 100000 }; /* 0.1 ms up to 20 s */
 static const double STEP_S = 1.2, STEPS_PER_WINDOW = 4;
 
 struct field { uint32_t offset, width; int32_t kind, argument; };
+struct request { uint32_t length, fields; struct field *field; char *bytes; };
 struct node {
-    uint32_t address, length, fields, sent, got, waiting; /* waiting: reports due while one is unanswered */
-    struct field *field;
-    char *request;
+    uint32_t address, sent, got, waiting; /* waiting: reports due while one is unanswered */
+    struct request requests[2], *current;
     char answer[2048];
     int socket, busy, connected;
-    int64_t due, next, sequence;
+    int64_t due, next, sequence, base; /* base: the report that heartbeats update, 0 for none */
 };
 
 static struct node *nodes;
 static uint32_t count;
 static int events, port;
 static uint64_t latency[BUCKETS + 1], lateness[BUCKETS + 1];
-static uint64_t sent, answered, refused, broken;
+static uint64_t sent, answered, refused, broken, whole;
 static int64_t begun, counted_from, interval;
 
 static int64_t now_ns(void) {
@@ -74,14 +78,17 @@ static void read_nodes(const char *path) {
     if (!nodes) die("memory");
     for (uint32_t i = 0; i < count; i++) {
         struct node *node = &nodes[i];
-        uint32_t head[3];
-        if (fread(head, 4, 3, file) != 3) die(path);
-        node->address = head[0], node->length = head[1], node->fields = head[2], node->socket = -1;
-        node->field = malloc(head[2] * sizeof *node->field);
-        node->request = malloc(head[1]);
-        if (!node->field || !node->request) die("memory");
-        if (fread(node->field, sizeof *node->field, head[2], file) != head[2]) die(path);
-        if (fread(node->request, 1, head[1], file) != head[1]) die(path);
+        node->socket = -1;
+        if (fread(&node->address, 4, 1, file) != 1) die(path);
+        for (int kind = REPORT; kind <= HEARTBEAT; kind++) {
+            struct request *request = &node->requests[kind];
+            if (fread(request, 4, 2, file) != 2) die(path);
+            request->field = malloc(request->fields * sizeof *request->field + 1);
+            request->bytes = malloc(request->length + 1);
+            if (!request->field || !request->bytes) die("memory");
+            if (fread(request->field, sizeof *request->field, request->fields, file) != request->fields) die(path);
+            if (fread(request->bytes, 1, request->length, file) != request->length) die(path);
+        }
     }
     fclose(file);
 }
@@ -106,22 +113,38 @@ static void want(struct node *node, uint32_t what) {
     epoll_ctl(events, EPOLL_CTL_MOD, node->socket, &event);
 }
 
-static void fill_fields(struct node *node) {
-    struct timespec wall;
-    clock_gettime(CLOCK_REALTIME, &wall);
-    int64_t step = (int64_t)((wall.tv_sec % 1000000) / STEP_S);
+static void fill_text(char *place, int width, int kind, const struct node *node, double wall, int64_t step, int argument) {
     char text[64];
+    int64_t window = step / (int64_t)STEPS_PER_WINDOW + argument;
+    int64_t value = kind == SEQUENCE ? node->sequence : kind == STEP ? step : window * (int64_t)STEPS_PER_WINDOW;
+    if (kind == NOW) snprintf(text, sizeof text, "%*.*f", width, 3, wall);
+    else snprintf(text, sizeof text, "%*lld", width, (long long)value);
+    memcpy(place, text, width);
+}
+
+static void fill_packed(char *place, int kind, const struct node *node, double wall, int64_t step, int argument) {
+    uint64_t number;
+    uint32_t window = (uint32_t)(step / (int64_t)STEPS_PER_WINDOW + argument);
+    memcpy(&number, &wall, 8);
+    if (kind == PACKED_NOW) number = htobe64(number);
+    if (kind == PACKED_SEQUENCE) number = htobe64(node->sequence);
+    if (kind == PACKED_BASE) number = htobe64(node->base);
+    if (kind == RANK_STEP) number = htole64(step);
+    if (kind == WINDOW_NUMBER) memcpy(place, &window, 4);
+    else memcpy(place, &number, 8);
+}
+
+static void fill_fields(struct node *node) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    int64_t step = (int64_t)((now.tv_sec % 1000000) / STEP_S);
+    double wall = now.tv_sec + now.tv_nsec / 1e9;
     node->sequence++;
-    for (uint32_t i = 0; i < node->fields; i++) {
-        struct field *field = &node->field[i];
-        int width = (int)field->width;
-        if (field->kind == NOW) snprintf(text, sizeof text, "%*.*f", width, 3, wall.tv_sec + wall.tv_nsec / 1e9);
-        else {
-            int64_t window = step / (int64_t)STEPS_PER_WINDOW + field->argument;
-            int64_t value = field->kind == SEQUENCE ? node->sequence : field->kind == STEP ? step : window * (int64_t)STEPS_PER_WINDOW;
-            snprintf(text, sizeof text, "%*lld", width, (long long)value);
-        }
-        memcpy(node->request + field->offset, text, field->width);
+    for (uint32_t i = 0; i < node->current->fields; i++) {
+        struct field *field = &node->current->field[i];
+        char *place = node->current->bytes + field->offset;
+        if (field->kind <= WINDOW) fill_text(place, field->width, field->kind, node, wall, step, field->argument);
+        else fill_packed(place, field->kind, node, wall, step, field->argument);
     }
 }
 
@@ -133,8 +156,9 @@ static void drop(struct node *node) {
 }
 
 static void push(struct node *node) {
-    while (node->sent < node->length) {
-        ssize_t part = send(node->socket, node->request + node->sent, node->length - node->sent, MSG_NOSIGNAL);
+    struct request *request = node->current;
+    while (node->sent < request->length) {
+        ssize_t part = send(node->socket, request->bytes + node->sent, request->length - node->sent, MSG_NOSIGNAL);
         if (part < 0 && (errno == EAGAIN || errno == EINTR)) { want(node, EPOLLIN | EPOLLOUT); return; }
         if (part < 0) { drop(node); return; }
         node->sent += part;
@@ -145,12 +169,21 @@ static void push(struct node *node) {
 static void start(struct node *node, int64_t due) {
     if (node->socket < 0) connect_node(node);
     node->busy = 1, node->due = due, node->sent = node->got = 0;
+    node->current = &node->requests[node->base ? HEARTBEAT : REPORT];
     fill_fields(node);
-    if (due >= counted_from) sent++;
+    if (due >= counted_from) sent++, whole += !node->base;
     if (node->connected) push(node);
 }
 
-static void finish(struct node *node, int status) {
+static void finish(struct node *node, int status, const char *body) {
+    if (status == 409 && node->base) { /* another leader: a whole report, due at the same time */
+        node->base = 0;
+        if (node->due >= counted_from) sent--;
+        start(node, node->due);
+        return;
+    }
+    const char *base = strstr(body, "\"base\":");
+    if (status == 200 && !node->base && base && node->requests[HEARTBEAT].length) node->base = atoll(base + 7);
     if (node->due >= counted_from) {
         answered++;
         if (status != 200) refused++;
@@ -169,7 +202,7 @@ static void pull(struct node *node) {
     char *end = strstr(node->answer, "\r\n\r\n"), *length = strcasestr(node->answer, "content-length:");
     if (!end) return;
     size_t body = length && length < end ? strtoul(length + 15, NULL, 10) : 0;
-    if (node->got >= (size_t)(end - node->answer) + 4 + body) finish(node, atoi(node->answer + 9));
+    if (node->got >= (size_t)(end - node->answer) + 4 + body) finish(node, atoi(node->answer + 9), end);
 }
 
 static void handle(struct epoll_event *event) {
@@ -213,8 +246,8 @@ int main(int argc, char **argv) {
     }
     uint64_t waiting = 0;
     for (uint32_t i = 0; i < count; i++) waiting += nodes[i].waiting + (nodes[i].busy && nodes[i].due >= counted_from);
-    printf("{\"sent\": %llu, \"answered\": %llu, \"refused\": %llu, \"broken\": %llu, \"waiting\": %llu, ",
-           (unsigned long long)sent, (unsigned long long)answered, (unsigned long long)refused,
+    printf("{\"sent\": %llu, \"whole\": %llu, \"answered\": %llu, \"refused\": %llu, \"broken\": %llu, \"waiting\": %llu, ",
+           (unsigned long long)sent, (unsigned long long)whole, (unsigned long long)answered, (unsigned long long)refused,
            (unsigned long long)broken, (unsigned long long)waiting);
     printf("\"latency_ms\": [%.1f, %.1f, %.1f], \"lateness_ms\": [%.1f, %.1f, %.1f]}\n",
            quantile_ms(latency, 0.5), quantile_ms(latency, 0.99), quantile_ms(latency, 1),

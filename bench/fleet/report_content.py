@@ -5,17 +5,30 @@ from __future__ import annotations
 import random
 import time
 
+from msgspec.structs import replace
+
 from bench.fleet.faults import gpu_uuid
 from bench.fleet.options import INTERVAL_S
 from vocabulary.finding import Finding
 from vocabulary.health import Health
-from vocabulary.messages.wire import FindingChange, Gpu, RankStatus, Report, StepWindow, Versions, encode_message
+from vocabulary.messages.heartbeat import build_heartbeat, encode_heartbeat
+from vocabulary.messages.wire import (
+    FindingChange,
+    Gpu,
+    RankStatus,
+    Report,
+    StepWindow,
+    Versions,
+    decode_report,
+    encode_message,
+)
 
 GPUS = 8
 NODES_PER_JOB = 64
 STEP_S = 1.2
 WINDOW = 4  # steps; a window takes at least some seconds
 WINDOWS_TOLD = 8
+WINDOWS_NEW = 2  # since the last report, at the usual interval
 NOISE = 0.005  # of a rank's own compute, as a share of it: sequences of one length
 SHARES = {"forward_s": 0.3, "backward_s": 0.5, "communication_s": 0.15, "data_s": 0.01}
 SECTIONS = {name.removesuffix("_s"): round(share * STEP_S, 6) for name, share in SHARES.items()}
@@ -52,6 +65,20 @@ class Words:
             StepWindow(first_window + n, WINDOW, WINDOW, STEP_S, **self._own_sections()) for n in range(WINDOWS_TOLD)
         )
         return self._encode(seq, now, self._ranks(now, step, windows), (), ())
+
+    def heartbeat_at(self, base: int, seq: int, now: float, step: int, first_number: int) -> bytes:
+        """A heartbeat with these numbers, for a generator that replaces them: windows have the numbers from `first_number` on."""
+        windows = tuple(
+            StepWindow((first_number + n) * WINDOW, WINDOW, WINDOW, STEP_S, **self._own_sections())
+            for n in range(WINDOWS_NEW)
+        )
+        whole = decode_report(self._encode(base, now, self._ranks(now, step, ()), (), ()))
+        report = replace(whole, seq=seq, ranks=tuple([replace(rank, windows=windows) for rank in whole.ranks]))
+        built = build_heartbeat(whole, report, {})
+        packed = None if built is None else encode_heartbeat(built)
+        if packed is None:
+            raise ValueError(f"no heartbeat with these numbers: {base}, {seq}, {now}, {step}, {first_number}")
+        return packed
 
     def _encode(
         self,

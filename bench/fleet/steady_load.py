@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 import tempfile
+import threading
 from pathlib import Path
 
 from bench.fleet import store
@@ -41,23 +42,27 @@ def _measure(asked: argparse.Namespace, place: Path, url: str) -> list[str]:
     try:
         centre.start()
         process = centre.leader().process
-        before = read_process_usage(process)
+        usage: list[Usage] = []
+        joined = threading.Timer(JOIN_S, lambda: usage.append(read_process_usage(process)))
+        joined.start()
         try:
-            found = run_load(place, ports[0], asked.nodes, asked.interval, asked.seconds, JOIN_S)
+            found = run_load(
+                place, ports[0], asked.nodes, asked.interval, asked.seconds, JOIN_S, heartbeats=not asked.whole
+            )
         except LoadError as error:
             raise SystemExit(str(error)) from None
-        after = read_process_usage(process)
+        usage.append(read_process_usage(process))
     finally:
         centre.stop()
-    return build_rows(asked.nodes, asked.interval, found, (before, after), asked.seconds)
+    return build_rows(asked.nodes, asked.interval, found, (usage[0], usage[-1]), asked.seconds)
 
 
 def build_rows(
     nodes: int, interval_s: float, found: LoadResult, usage: tuple[Usage, Usage], seconds: float
 ) -> list[str]:
-    """A Markdown table. The processor's time is divided by all reports, also those before the fleet had joined."""
-    cpu_us = (usage[1].cpu_s - usage[0].cpu_s) * 1e6 / (nodes / interval_s * seconds)
+    """A Markdown table. `usage`: when the fleet had joined, and at the end."""
     counted_s = seconds - JOIN_S
+    cpu_us = (usage[1].cpu_s - usage[0].cpu_s) * 1e6 / (nodes / interval_s * counted_s)
     return [
         f"| {nodes} nodes, a report every {interval_s:g} s | median | 99 % | worst |",
         "|---|---|---|---|",
@@ -65,7 +70,8 @@ def build_rows(
         "| the generator's own lateness, ms | " + " | ".join(f"{value:.1f}" for value in found.lateness_ms) + " |",
         "",
         (
-            f"{found.answered / counted_s:.0f} of {nodes / interval_s:.0f} reports a second answered; {found.refused} refused, "
+            f"{found.answered / counted_s:.0f} of {nodes / interval_s:.0f} reports a second answered, "
+            f"{100 * found.whole / max(1, found.sent):.1f} % of them whole reports; {found.refused} refused, "
             f"{found.broken} lost with their connection, {found.waiting} waiting at the end. Processor a report: {cpu_us:.0f} us; "
             f"memory {usage[1].mib:.0f} MiB."
         ),
@@ -77,6 +83,7 @@ def _parse_arguments() -> argparse.Namespace:
     asks.add_argument("--nodes", type=int, default=12_500)
     asks.add_argument("--seconds", type=float, default=120.0)
     asks.add_argument("--interval", type=float, default=10.0, help="seconds between two reports of a node")
+    asks.add_argument("--whole", action="store_true", help="only whole reports, as of an older healthd")
     asks.add_argument("--store", choices=store.KINDS, default="sqlite")
     return asks.parse_args()
 
