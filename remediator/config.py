@@ -60,6 +60,9 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     node_mtbf_h: Annotated[float, msgspec.Meta(gt=0)] = (
         NODE_MTBF_H  # of a typical node; jobs derive their checkpoint interval from it
     )
+    analysis_processes: Annotated[int, msgspec.Meta(ge=0, le=64)] | None = (
+        None  # processes that look for stragglers and hangs; none: the controller itself, from 500 nodes on one process
+    )
     scheduler: SchedulerConfig = SchedulerConfig()
     alerts: AlertSettings = AlertSettings()
     hooks: dict[str, SiteHook] = {}  # programs that playbooks may start, by name

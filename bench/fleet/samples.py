@@ -77,13 +77,21 @@ class Samples:
 
 
 def read_process_usage(process: subprocess.Popen[bytes] | None) -> Usage:
-    """What a process has used until now."""
+    """What a process and its children have used until now."""
     assert process is not None
-    place = Path(f"/proc/{process.pid}")
+    children: list[str] = []
+    for thread in Path(f"/proc/{process.pid}/task").iterdir():
+        children += (thread / "children").read_text().split()
+    each = [_read_usage(pid) for pid in (process.pid, *{int(child) for child in children})]
+    return Usage(time.monotonic(), process.pid, sum(cpu_s for cpu_s, _ in each), sum(mib for _, mib in each))
+
+
+def _read_usage(pid: int) -> tuple[float, float]:
+    """Return processor seconds and resident MiB of one process."""
+    place = Path(f"/proc/{pid}")
     fields = (place / "stat").read_text().rpartition(")")[2].split()
     resident = re.search(r"VmRSS:\s+(\d+)", (place / "status").read_text())
-    mib = int(resident[1]) / 1024 if resident else 0.0
-    return Usage(time.monotonic(), process.pid, (int(fields[11]) + int(fields[12])) / TICK, mib)
+    return (int(fields[11]) + int(fields[12])) / TICK, int(resident[1]) / 1024 if resident else 0.0
 
 
 def own_quantile_ms(pages: list[Page], share: float) -> float:

@@ -25,29 +25,31 @@ class TokenBuckets:
 
     def wait_s(self, key: str) -> float:
         """Take one token. Returns 0, or the seconds until one is available."""
-        left = self._now_left(key)
+        now = self._now()
+        left = self._left_at(key, now)
         if left < 1.0:
-            self._left[key] = (left, self._now())
+            self._left[key] = (left, now)
             return (1.0 - left) / self._per_s
-        self._take(key, left, 1.0)
+        self._take(key, left, 1.0, now)
         return 0.0
 
     def retry_after_s(self, key: str) -> float:
         """Return the seconds until the charged tokens are refilled; 0 without debt."""
-        return max(0.0, -self._now_left(key) / self._per_s)
+        return max(0.0, -self._left_at(key, self._now()) / self._per_s)
 
     def charge(self, key: str, tokens: float) -> None:
         """Take so many tokens, even if fewer are left."""
-        self._take(key, self._now_left(key), tokens)
+        now = self._now()
+        self._take(key, self._left_at(key, now), tokens, now)
 
-    def _now_left(self, key: str) -> float:
+    def _left_at(self, key: str, now: float) -> float:
         kept = self._left.get(key)
-        return self._burst if kept is None else min(self._burst, kept[0] + (self._now() - kept[1]) * self._per_s)
+        return self._burst if kept is None else min(self._burst, kept[0] + (now - kept[1]) * self._per_s)
 
-    def _take(self, key: str, left: float, tokens: float) -> None:
+    def _take(self, key: str, left: float, tokens: float, now: float) -> None:
         if len(self._left) >= KEPT_MAX:
             self._left.clear()
-        self._left[key] = (left - tokens, self._now())
+        self._left[key] = (left - tokens, now)
 
 
 class RequestSlots:

@@ -5,7 +5,7 @@ Thread-safe by replacement: an entry is a frozen record, and a reader sees the o
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from remediator.model.job_share import JobShare, build_job_shares, update_job_shares
 from remediator.model.journal_records import JobRef
 from vocabulary.health import Health
-from vocabulary.messages.heartbeat import Heartbeat, apply_heartbeat, fits_report, read_windows
+from vocabulary.messages.heartbeat import Heartbeat, apply_heartbeat, fits_report, read_windows, strip_rank_progress
 from vocabulary.messages.swap_messages import JobSwap
 from vocabulary.messages.wire import Gpu, RankStatus, Report, StepWindow, Versions
 
@@ -50,6 +50,7 @@ class ReportEntry(msgspec.Struct, frozen=True, gc=False):
     reported_shares: tuple[JobShare, ...] = ()  # of `jobs`, in order
     packed: tuple[bytes, ...] = ()  # the windows of each of `reported_ranks`; empty if it has none
     swaps: tuple[JobSwap, ...] = ()  # of jobs whose launcher runs there
+    sections: int = 0  # median section times of all ranks together
     heartbeats: tuple[Heartbeat, ...] = ()  # the newest ones, oldest first
 
     @property
@@ -68,7 +69,7 @@ class ReportEntry(msgspec.Struct, frozen=True, gc=False):
 
     def whole_ranks(self) -> tuple[RankStatus, ...]:
         """Return its ranks with the newest windows."""
-        windows = [_unpacked(packed) if packed else () for packed in self.packed]
+        windows = [unpack_windows(packed) for packed in self.packed]
         for heartbeat in self.heartbeats:
             windows = [join_windows(*each) for each in zip(windows, read_windows(heartbeat), strict=True)]
         return tuple([replace(rank, windows=w) if w else rank for rank, w in zip(self.ranks, windows, strict=True)])
@@ -138,6 +139,7 @@ class ReportRegistry:
             reported_shares=shares,
             packed=tuple([_pack_windows(rank.windows) for rank in report.ranks]),
             swaps=report.swaps,
+            sections=sum([len(rank.sections_median) for rank in ranks]),
         )
         self._entries[report.node] = entry
         return before, entry
@@ -150,11 +152,16 @@ class ReportRegistry:
         entry = self._entries.get(node)
         if entry is None or entry.agent != heartbeat.agent or entry.base != heartbeat.base:
             return None
-        if self._told.get(node) != entry.asserted or not _fits(entry, heartbeat):
+        if self._told.get(node) != entry.asserted:
+            return None
+        if not fits_report(heartbeat, len(entry.reported_ranks), entry.sections):
             return None
         if heartbeat.seq <= entry.seq:  # a repeated one
             return entry
         before = entry.heartbeats
+        if not before:  # from now on they bring the rest
+            ranks = strip_rank_progress(entry.reported_ranks)
+            entry = replace(entry, reported_ranks=ranks, reported_shares=build_job_shares(ranks))
         if before and not before[-1].windows:
             before = before[:-1]
         beats = (*before[1 - HEARTBEATS_KEPT :], heartbeat)
@@ -187,6 +194,16 @@ class ReportRegistry:
         return self._told.get(node) == asserted
 
 
+def unpack_windows(packed: bytes) -> tuple[StepWindow, ...]:
+    """Return a rank's windows of a whole report."""
+    return _unpacked(packed) if packed else ()
+
+
+def attach_windows(ranks: Sequence[RankStatus], packed: Sequence[bytes]) -> list[RankStatus]:
+    """Return the ranks of a whole report with their windows, as reported."""
+    return [replace(rank, windows=_unpacked(own)) if own else rank for rank, own in zip(ranks, packed, strict=True)]
+
+
 def join_windows(known: tuple[StepWindow, ...], new: tuple[StepWindow, ...]) -> tuple[StepWindow, ...]:
     """Return the newest windows of a rank. One that was sent again after a lost answer counts once."""
     if not new:
@@ -201,11 +218,6 @@ def _drop_windows(rank: RankStatus) -> RankStatus:
 
 def _pack_windows(windows: tuple[StepWindow, ...]) -> bytes:
     return msgspec.msgpack.encode(windows) if windows else b""
-
-
-def _fits(entry: ReportEntry, heartbeat: Heartbeat) -> bool:
-    sections = sum([len(rank.sections_median) for rank in entry.reported_ranks])
-    return fits_report(heartbeat, len(entry.reported_ranks), sections)
 
 
 def _tidy_versions(report: Report, before: ReportEntry | None) -> Versions:

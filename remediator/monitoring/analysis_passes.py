@@ -11,6 +11,7 @@ import numpy as np
 from remediator.detection.stragglers.repeat_culprits import PASSES, TIMES, repeat_culprits_of
 from remediator.detection.stragglers.straggler_judgement import judge_stragglers, usual_times
 from remediator.detection.stragglers.straggler_verdict import Culprit, SlowdownKind, StragglerVerdict
+from remediator.monitoring.heartbeat_table import HeartbeatTable
 from remediator.monitoring.heat_watch import HeatWatch
 from remediator.monitoring.step_windows import WARM_UP_STEPS, NodeRankReport, StepWindowMatrix
 
@@ -45,12 +46,12 @@ class AnalysisPasses:
         self._grid, self._frontier = 0, -1
         self._full_at: float | None = None
 
-    def take(self, heard: Iterable[NodeRankReport], at: float = 0.0) -> None:
+    def take(self, heard: Iterable[NodeRankReport], at: float = 0.0, heartbeats: HeartbeatTable | None = None) -> None:
         """Take in what nodes report of their ranks, as `StepWindowMatrix.take` does."""
         heard = list(heard)
-        self.timings.take(heard, at)
+        self.timings.take(heard, at, heartbeats)
         rows = self.timings
-        self.heat.take(heard, rows.frontier)
+        self.heat.take(heard, rows.frontier, heartbeats)
         if rows.grid != self._grid or rows.frontier < self._frontier:  # rows rebuilt, or the job went back
             self._next, self._grid, self._full_at = -1, rows.grid, None
         self._frontier = rows.frontier

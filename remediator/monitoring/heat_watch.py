@@ -20,7 +20,8 @@ from remediator.detection.stragglers.heat_slowdown import (
     find_heat_onset,
 )
 from remediator.detection.stragglers.straggler_verdict import StragglerVerdict
-from remediator.monitoring.step_windows import MEASURED_MAX, NodeRankReport, StepWindowMatrix
+from remediator.monitoring.heartbeat_table import MEASURED_MAX, HeartbeatTable
+from remediator.monitoring.step_windows import NodeRankReport, StepWindowMatrix
 from vocabulary.finding import Finding
 from vocabulary.identity import ComponentKind
 
@@ -53,10 +54,10 @@ class HeatWatch:
         self._samples: deque[PaceSample] = deque(maxlen=SAMPLES)
         self._onsets: dict[str, HeatOnset] = {}
 
-    def take(self, heard: Iterable[NodeRankReport], row: int) -> None:
-        """Take in the nodes' reports; `row` is the newest complete row of windows."""
-        steps: list[float] = []
-        at = 0.0
+    def take(self, heard: Iterable[NodeRankReport], row: int, heartbeats: HeartbeatTable | None = None) -> None:
+        """Take in the nodes' reports and heartbeats; `row` is the newest complete row of windows."""
+        steps = [] if heartbeats is None else heartbeats.newest_step_times()
+        at = heartbeats.at if heartbeats is not None and steps else 0.0
         for word in heard:
             newest = next((rank.windows[-1] for rank in word.ranks if rank.alive and rank.windows), None)
             if newest is not None and 0 < newest.step_s < MEASURED_MAX:

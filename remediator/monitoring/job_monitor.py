@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
+from itertools import chain
+from math import inf
+from typing import NamedTuple
 
+import numpy as np
 from msgspec.structs import replace
 
 from remediator.detection.stragglers.signal_confirmation import JOBS_OWN_XIDS, LINK_ERRORS_MANY, MachineSignals
@@ -15,17 +18,26 @@ from remediator.model.journal_records import JobRef
 from remediator.monitoring import hang_findings, sdc_findings, straggler_findings
 from remediator.monitoring.analysis_passes import AnalysisPasses
 from remediator.monitoring.detector_findings import detector_origin, select_finding_changes
+from remediator.monitoring.heartbeat_table import Ints, RankHeartbeat
 from remediator.monitoring.heat_watch import HOT_SINCE, index_hot_gpus
 from remediator.monitoring.rank_claims import settle_rank_claims
-from remediator.monitoring.step_windows import NodeRankReport, RankPlacement
+from remediator.monitoring.rank_groups import RankGroups
+from remediator.monitoring.step_windows import (
+    RANKS_PER_NODE,
+    WORLD_MAX,
+    NodeRankReport,
+    is_possible_rank,
+)
 from vocabulary.finding import Finding, Severity
 from vocabulary.identity import ComponentKind
-from vocabulary.messages.wire import ProductDigests
+from vocabulary.messages.heartbeat import Heartbeat, apply_heartbeat, read_windows
+from vocabulary.messages.wire import ProductDigests, RankStatus
 
 SILENT_S = 3600.0
 CHANGED_VOTE_S = 5.0  # between two votes while digests change, as when a job starts
 VOTE_S = 600.0  # between two votes on the same digests, which keep their findings fresh
 TOLD_TIMES = 3  # a window is read after a third of the time that it is sent for, so that one report may be lost
+TOGETHER_S = 5.0  # heartbeats are read in batches of so long
 UNREAD_S = 15.0  # longest time that windows stay unread, whatever length a node reports
 MOVES_AGAIN = "the job makes progress again"
 XID_WITHIN_S = 3600.0
@@ -33,7 +45,6 @@ HELD_DOWN = ("throttle/*", "clocks/*")  # the node's own checks raise these only
 NARROW = ("pcie_link/*",)
 LINK_SICK = ("infiniband/*", "ethernet/*", "nvlink/*", "pcie/*", "sxid/*")
 NOT_SICK = ("infiniband/congested",)  # caused by the neighbours' traffic
-TRIED = 16  # groups that a node may join: where more jobs share one name, the rest are judged alone
 
 
 class KnownFindings:
@@ -65,33 +76,114 @@ class KnownFindings:
         return self._on_node.get(node, ())
 
 
+class NodeHeartbeats(NamedTuple):
+    """A node's new heartbeats, oldest first, received at `at` (UTC s), and all ranks of the report that they update."""
+
+    node: str
+    at: float
+    whole: Sequence[RankStatus]
+    heartbeats: Sequence[Heartbeat]
+
+
+class NodeRanks(NamedTuple):
+    """A node's ranks of one attempt, without step windows, and the heartbeat that updates them, if one has come since.
+
+    `numbers` are those of `RankHeartbeat`; None if the node has other ranks too, or odd ones.
+    """
+
+    report: NodeRankReport
+    at: float
+    numbers: Ints | None = None
+    told: NodeHeartbeats | None = None
+
+    def now(self) -> NodeRankReport:
+        """Return the node's ranks as of its heartbeat."""
+        return self.report if self.told is None else self.with_windows(())
+
+    def with_windows(self, heartbeats: Sequence[Heartbeat]) -> NodeRankReport:
+        """Return the node's ranks as of its newest heartbeat, with the windows of these, which have the same ranks."""
+        assert self.told is not None  # noqa: S101 - a heartbeat has come
+        newest = self.told.heartbeats[-1]
+        ranks = apply_heartbeat(self.told.whole, newest)
+        if heartbeats:
+            new = zip(*map(read_windows, heartbeats), strict=True)
+            ranks = [
+                replace(rank, windows=tuple(chain.from_iterable(each))) for rank, each in zip(ranks, new, strict=True)
+            ]
+        mine = [rank for rank in ranks if _is_of(rank, self.report.ranks[0])] if self.report.ranks else []
+        return NodeRankReport(self.report.node, list(filter(is_possible_rank, mine)), self.at, newest.sent_at)
+
+
 class JobMonitor:
-    """`words` holds the last report of each node with ranks of this attempt, dead ones included, without step windows."""
+    """`words` holds the ranks of each node of this attempt as it last reported them, dead ones included."""
 
     def __init__(self, ref: JobRef) -> None:
         self.ref = ref
-        self.words: dict[str, NodeRankReport] = {}
+        self.words: dict[str, NodeRanks] = {}
         self._crews = RankGroups()
         self._due: dict[str, float] = {}  # by node: when its windows are due again, UTC s
+        self._waiting: dict[str, Sequence[Heartbeat]] = {}  # by node: those whose windows are unread
+        self._read_at = -inf  # UTC s
         self._voted_at, self._vote_due = 0.0, 0.0  # UTC s
 
     def wants(self, node: str, at: float) -> bool:
         """Return whether to read the windows of a report made then: most were read before, and decoding is expensive."""
-        return at >= self._due.get(node, 0.0)
+        return at >= self._due.get(node, 0.0) or node in self._waiting
 
     def note(self, word: NodeRankReport) -> None:
         """Store a node's new report, without windows."""
-        if _list_digests(self.words.get(word.node)) != _list_digests(word):
+        before = self.words.get(word.node)
+        if _list_digests(before.report if before is not None else None) != _list_digests(word):
             self._vote_due = min(self._vote_due, self._voted_at + CHANGED_VOTE_S)
-        self.words[word.node] = word
+        self.words[word.node] = NodeRanks(word, word.at)
 
     def take(self, heard: Collection[NodeRankReport]) -> None:
         """Take in new reports, with windows."""
         for word in heard:
+            self._waiting.pop(word.node, None)  # of an older report; this one repeats its windows
             self.note(_drop_windows(word))
         self._due |= {word.node: word.at + min(_window_span_s(word) / TOLD_TIMES, UNREAD_S) for word in heard}
+        self._take(heard)
+
+    def beat(self, heard: Iterable[NodeHeartbeats]) -> None:
+        """Note new heartbeats. Their windows wait for `read_waiting`."""
+        for told in heard:
+            known = self.words.get(told.node)
+            if known is None or known.told is None or known.told.whole is not told.whole:
+                known = self._begin_heartbeats(told)
+            waiting = self._waiting.get(told.node, ())
+            self._waiting[told.node] = told.heartbeats if not waiting else (*waiting, *told.heartbeats)
+            self.words[told.node] = known._replace(at=told.at, told=told._replace(heartbeats=told.heartbeats[-1:]))
+
+    def read_waiting(self, now: float) -> None:
+        """Take in the windows of heartbeats, every few seconds: arrays of many nodes cost little more than those of few.
+
+        Nodes whose ranks all have their place are read as arrays, the others rank by rank.
+        """
+        if now < self._read_at + TOGETHER_S and now >= self._read_at:
+            return
+        self._read_at = now
+        waiting, self._waiting = self._waiting, {}
+        placed: list[RankHeartbeat] = []
+        others: list[NodeRankReport] = []
+        for node, heartbeats in waiting.items():
+            known = self.words.get(node)
+            if known is None or known.told is None:
+                continue
+            if known.numbers is not None and len(heartbeats) == 1 and self._crews.holds_all_of(node):
+                placed.append(RankHeartbeat(node, known.at, known.numbers, heartbeats[0]))
+            else:
+                others.append(known.with_windows(heartbeats))
+        self._take(others, placed)
+
+    def _begin_heartbeats(self, told: NodeHeartbeats) -> NodeRanks:
+        own = [rank for rank in told.whole if rank.attempt == self.ref.attempt and rank.job == self.ref.job]
+        report = NodeRankReport(told.node, list(filter(is_possible_rank, own)), told.at, told.heartbeats[-1].sent_at)
+        return NodeRanks(report, told.at, rank_numbers(own) if len(own) == len(told.whole) else None)
+
+    def _take(self, heard: Collection[NodeRankReport], heartbeats: Sequence[RankHeartbeat] = ()) -> None:
         try:
-            self._crews.take(heard)
+            self._crews.take(heard, heartbeats)
         except Exception:
             self._crews = RankGroups()  # half of these may have been taken in
             raise
@@ -103,7 +195,7 @@ class JobMonitor:
         """
         self.words = {node: word for node, word in self.words.items() if now - word.at < SILENT_S}
         self._due = {node: due for node, due in self._due.items() if node in self.words}
-        return any(rank.alive for word in self.words.values() for rank in word.ranks)
+        return any(rank.alive for word in self.words.values() for rank in word.report.ranks)
 
     def judgements(
         self, known: KnownFindings, has_reported: Callable[[str], bool], now: float
@@ -146,7 +238,7 @@ class JobMonitor:
         stalled, idle = known.stalled.get(name, set()), known.idle.get(name, set())
         if not stalled and not idle and not known.missing and not any(finding.active for finding in before):
             return ()
-        claims = settle_rank_claims(self.words.values(), has_reported)
+        claims = settle_rank_claims([word.now() for word in self.words.values()], has_reported)
         if not claims.reported or not claims.complete:  # a missing rank may be the one that the others wait for
             return ()
         found = None
@@ -167,7 +259,9 @@ class JobMonitor:
         if now < self._vote_due:
             return ()
         self._voted_at, self._vote_due = now, now + VOTE_S
-        reported = settle_rank_claims(self.words.values(), has_reported).reported
+        if not any(_list_digests(word.report) for word in self.words.values()):
+            return ()
+        reported = settle_rank_claims([word.now() for word in self.words.values()], has_reported).reported
         digests = sdc_findings.collect_digests(reported)
         if not digests:
             return ()
@@ -187,6 +281,20 @@ def _find_witnessed_ranks(
         for rank in word.ranks
         if word.node in idle or any(hang_findings.is_rank_named(finding, word.node, rank) for finding in missing)
     }
+
+
+def rank_numbers(ranks: Sequence[RankStatus]) -> Ints | None:
+    """Return the ranks' numbers, -1 for one that has ended; None where only a whole report can place them all."""
+    living = [rank for rank in ranks if rank.alive]
+    if len(living) > RANKS_PER_NODE or len({rank.world for rank in living}) > 1:
+        return None
+    if not all(is_possible_rank(rank) and 0 <= rank.rank < min(rank.world, WORLD_MAX) for rank in living):
+        return None
+    return np.array([rank.rank if rank.alive else -1 for rank in ranks], dtype=np.int64)
+
+
+def _is_of(rank: RankStatus, other: RankStatus) -> bool:
+    return rank.attempt == other.attempt and rank.job == other.job
 
 
 def _drop_windows(word: NodeRankReport) -> NodeRankReport:
@@ -247,74 +355,3 @@ def _finding_concerns_gpu(finding: Finding, gpu: str) -> bool:
 
 def _any_pattern_fits(kind: str, patterns: Iterable[str]) -> bool:
     return any(fnmatchcase(kind, pattern) for pattern in patterns)
-
-
-class RankGroups:
-    """The groups of one attempt of a job, oldest first; each node is in one, and each group is judged alone.
-
-    A node that reports another world size, or a rank that others hold, goes into another group: two jobs may have one
-    name and a node may report wrongly, and neither may hide the state of the other.
-    """
-
-    def __init__(self) -> None:
-        self._crews: list[tuple[int, AnalysisPasses]] = []  # with their world sizes
-        self._of: dict[str, AnalysisPasses] = {}  # by node
-
-    def __iter__(self) -> Iterator[AnalysisPasses]:
-        return (passes for _, passes in self._crews)
-
-    def of(self, node: str) -> AnalysisPasses | None:
-        """Return the passes that a node is judged with."""
-        return self._of.get(node)
-
-    def take(self, heard: Collection[NodeRankReport]) -> None:
-        """Take in what nodes report of their ranks now."""
-        if not heard:
-            return
-        words: dict[int, list[NodeRankReport]] = {}
-        claimed: dict[int, dict[int, str]] = {}  # by group and rank: its node in this batch
-        for word in heard:
-            own = self._place(word, claimed)
-            if own is not None:
-                words.setdefault(id(own), []).append(word)
-        at = max(word.at for word in heard)
-        worlds = {id(passes): world for world, passes in self._crews}
-        for passes in self:
-            world = worlds[id(passes)]
-            told = words.get(id(passes), ())
-            passes.take([w._replace(ranks=[r for r in w.ranks if r.world == world or not r.alive]) for w in told], at)
-        kept = [crew for crew in self._crews if crew[1].timings.seats] or self._crews[:1]
-        if len(kept) < len(self._crews):
-            self._crews, stay = kept, {id(passes) for _, passes in kept}
-            self._of = {node: passes for node, passes in self._of.items() if id(passes) in stay}
-
-    def _place(self, word: NodeRankReport, claimed: dict[int, dict[int, str]]) -> AnalysisPasses | None:
-        """Find the oldest group of its world size in which no other node has its ranks.
-
-        A node with ranks keeps its group.
-        """
-        before = self._of.get(word.node)
-        worlds = Counter(rank.world for rank in word.ranks if rank.alive).most_common(1)
-        if not worlds:
-            return before
-        ((world, _),) = worlds
-        ranks = [rank.rank for rank in word.ranks if rank.alive and rank.world == world]
-        alike = [passes for theirs, passes in self._crews if theirs == world]
-        for passes in (*alike[:TRIED], *(each for each in alike[TRIED:] if each is before)):
-            now = claimed.setdefault(id(passes), {})
-            others = sum(_rank_node(passes.timings.seats, now, rank) not in ("", word.node) for rank in ranks)
-            if not others or (passes is before and others < len(ranks)):
-                break
-        else:
-            passes = AnalysisPasses()
-            self._crews.append((world, passes))
-            now = claimed.setdefault(id(passes), {})
-        now |= {rank: word.node for rank in ranks if not _rank_node(passes.timings.seats, now, rank)}
-        if before is not None and passes is not before:
-            before.timings.leave(word.node)
-        self._of[word.node] = passes
-        return passes
-
-
-def _rank_node(seats: Mapping[int, RankPlacement], claimed: Mapping[int, str], rank: int) -> str:
-    return seats[rank].node if rank in seats else claimed.get(rank, "")

@@ -16,32 +16,24 @@ import numpy.typing as npt
 from msgspec.structs import astuple
 
 from remediator.detection.stragglers.step_trace import MAY_BE_ZERO, UNKNOWN, StepTrace, as_slice
+from remediator.monitoring.heartbeat_table import MEASURED_MAX, SIZE_MAX, HeartbeatTable, Ints, WindowCells
 from vocabulary.messages.wire import RankStatus, StepWindow
 
 Number = TypeVar("Number", np.float32, np.uint16)
 Singles = npt.NDArray[np.float32]
-Ints = npt.NDArray[np.int64]
 
 ROWS = 64  # kept: those of the next pass, and room for late ones
 AHEAD = 16  # rows that a rank may be before most others; more is an error or a false report
 AGREE = 0.4  # of the ranks: one node of three cannot move the others
 RANKS_PER_NODE = 64
-STEP_MAX, SIZE_MAX, MEASURED_MAX, WORLD_MAX = 2**52, 1024, 1e14, 1 << 20
+STEP_MAX, WORLD_MAX = 2**52, 1 << 20
 GROUP_MAX = 2**31  # number of a group or a stage; a beacon may hold any value
 GROWTH = 4  # more columns at a time, as a share of those in use: unused ones cost as much
 LEFT_S = 120.0  # a rank that its node has not reported for so long has left the job
 PAUSE_S = 30.0  # most that counts of a gap in windows: a longer one is the fault of controller or network
 WARM_UP_STEPS = 16
 SHORTER = 4  # times, and the rows are rebuilt
-CELLS = {
-    "step_s": "step_s",
-    "forward_s": "forward_s",
-    "backward_s": "backward_s",
-    "communication_s": "comm_s",
-    "data_s": "data_s",
-    "tokens": "tokens",
-}
-FIELDS = StepWindow.__struct_fields__
+CELLS = ("step_s", "forward_s", "backward_s", "comm_s", "data_s", "tokens")  # the detectors' names, as in a window
 
 
 class RankPlacement(NamedTuple):
@@ -89,6 +81,8 @@ class StepWindowMatrix:
         self.grid = 0  # steps per row; 0: unknown yet
         self.frontier = -1
         self._column: dict[int, int] = {}
+        self._sorted: tuple[Ints, Ints] | None = None  # the same as arrays, in the order of ranks
+        self._whole: set[str] = set()  # nodes of which every living rank has its seat
         self._held: Counter[str] = Counter()  # ranks by node
         self._heard_at, self._clock = 0.0, 0.0  # UTC s; seconds in which any node reported the job
         self._free: list[int] = []  # free columns
@@ -101,11 +95,17 @@ class StepWindowMatrix:
         self._weight = np.zeros((ROWS, 0), dtype=np.uint16)  # measured steps of a cell, at most `SIZE_MAX`
         self._sums: dict[str, Singles] = {}
 
-    def take(self, heard: Iterable[NodeRankReport], at: float = 0.0) -> None:
-        """Take in the nodes' reports; `at` is when any node last reported the job, perhaps other ranks of it (UTC s)."""
+    def take(self, heard: Iterable[NodeRankReport], at: float = 0.0, heartbeats: HeartbeatTable | None = None) -> None:
+        """Take in the nodes' reports; `at` is when any node last reported the job, perhaps other ranks of it (UTC s).
+
+        `heartbeats` are of other nodes, which `holds_all_of`.
+        """
         self._pass(at)
         begins: dict[int, int] = {}
         news = [each for word in heard for each in self._news(word, begins)]
+        cells = [_window_cells(news)] if news else []
+        if heartbeats is not None:
+            cells.append(self._read(heartbeats))
         for column in np.flatnonzero((self._rank >= 0) & (self._clock - self._told >= LEFT_S)).tolist():
             self._leave(column)
         told = np.flatnonzero(self._size > 0)
@@ -117,13 +117,17 @@ class StepWindowMatrix:
             self._forget()
             self._taken[:] = 0
         self.frontier = frontier
-        if news:
-            self._put(news)
+        for each in cells:
+            self._put(each)
 
     def leave(self, node: str) -> None:
         """Remove the node's ranks."""
         for rank in [rank for rank, seat in self.seats.items() if seat.node == node]:
             self._leave(self._column[rank])
+
+    def holds_all_of(self, node: str) -> bool:
+        """Return whether every living rank of the node's last report has its seat: then heartbeats are enough."""
+        return node in self._whole
 
     @property
     def oldest(self) -> int:
@@ -175,6 +179,7 @@ class StepWindowMatrix:
         """Place the living ranks and return their new windows, from the step that `begins` gives for a column."""
         self._pass(word.at)
         living = [rank for rank in word.ranks if rank.alive]
+        self._whole.discard(word.node)
         for number in {rank.rank for rank in word.ranks} - {rank.rank for rank in living}:
             if number in self.seats and self.seats[number].node == word.node:
                 self._leave(self._column[number])
@@ -189,6 +194,30 @@ class StepWindowMatrix:
                 if run:
                     begins[column] = last.first + last.size
                     yield _NewWindows(column, run)
+        if living and all(rank.rank in self.seats and self.seats[rank.rank].node == word.node for rank in living):
+            self._whole.add(word.node)
+
+    def _read(self, told: HeartbeatTable) -> WindowCells:
+        """Note what the ranks of these nodes say of their steps, and return their new windows."""
+        self._pass(told.at)
+        column = self._columns_of(told.number)
+        self._told[column[column >= 0]] = self._clock
+        newest = told.last[(told.windows > 0) & (column >= 0)]
+        which = column[(told.windows > 0) & (column >= 0)][told.believable[newest]]
+        newest = newest[told.believable[newest]]
+        self._size[which], self._head[which] = told.size[newest], told.first[newest] + told.size[newest]
+        return told.newest_runs(column, np.where(column >= 0, self._taken[column], 0))
+
+    def _columns_of(self, numbers: Ints) -> Ints:
+        """Return the columns of these ranks; -1 without one."""
+        if self._sorted is None:
+            known = np.array(sorted(self._column), dtype=np.int64)
+            self._sorted = known, np.array([self._column[rank] for rank in known.tolist()], dtype=np.int64)
+        known, columns = self._sorted
+        if not known.size:
+            return np.full(numbers.size, UNKNOWN, dtype=np.int64)
+        place = np.minimum(np.searchsorted(known, numbers), known.size - 1)
+        return np.where(known[place] == numbers, columns[place], UNKNOWN)
 
     def _pass(self, at: float) -> None:
         self._clock += min(max(0.0, at - self._heard_at), PAUSE_S)
@@ -230,6 +259,7 @@ class StepWindowMatrix:
             self._sums = {name: _widen_matrix(sums, more) for name, sums in self._sums.items()}
         column = self._column[rank] = self._free.pop()
         self._rank[column] = rank
+        self._sorted = None
 
     def _leave(self, column: int) -> None:
         """Free the column."""
@@ -239,7 +269,9 @@ class StepWindowMatrix:
         self._held[seat.node] -= 1
         if not self._held[seat.node]:
             del self._held[seat.node]
+        self._whole.discard(seat.node)
         self._rank[column] = -1
+        self._sorted = None
         self._taken[column] = self._head[column] = self._size[column] = 0
         self._weight[:, column] = 0
         self._free.append(column)
@@ -258,32 +290,30 @@ class StepWindowMatrix:
         self._row_at[:] = -1
         self.frontier = -1
 
-    def _put(self, news: Sequence[_NewWindows]) -> None:
+    def _put(self, told: WindowCells) -> None:
         """Write all cells at once.
 
         A fleet sends 20 000 windows a second, and numpy writes one cell almost as slowly as a hundred.
         """
-        told = np.array([astuple(window) for each in news for window in each.windows], dtype=np.float64)  # None: NaN
-        columns = np.repeat([each.column for each in news], [len(each.windows) for each in news])
-        first, size, steps = told[:, :3].astype(np.int64).T
-        row = first // self.grid
-        good = (self._rank[columns] >= 0) & (first >= self._taken[columns]) & (size <= self.grid)
+        row = told.first // self.grid
+        good = (self._rank[told.column] >= 0) & (told.first >= self._taken[told.column]) & (told.size <= self.grid)
         good &= (self.oldest <= row) & (row <= self.frontier + AHEAD)
-        told, columns, row, steps = told[good], columns[good], row[good], steps[good]
-        np.maximum.at(self._taken, columns, (first + size)[good])
+        column, first, size, steps = told.column[good], told.first[good], told.size[good], told.steps[good]
+        row, values = row[good], told.values[good]
+        np.maximum.at(self._taken, column, first + size)
         self._begin_rows(np.unique(row))
-        cells, cell = np.unique(row % ROWS * self._rank.size + columns, return_inverse=True)
+        cells, cell = np.unique(row % ROWS * self._rank.size + column, return_inverse=True)
         weight = self._weight.reshape(-1)
         fresh = weight[cells] == 0
         weight[cells] = weight[cells] + np.bincount(cell, steps, cells.size)
-        for field, name in CELLS.items():
-            values = told[:, FIELDS.index(field)]
+        for field, name in enumerate(CELLS):
+            value = values[:, field]
             if name not in self._sums:
-                if np.isnan(values).all():
+                if np.isnan(value).all():
                     continue
                 self._sums[name] = np.full(self._weight.shape, np.nan, dtype=np.float32)
             sums = self._sums[name].reshape(-1)
-            sums[cells] = np.where(fresh, 0, sums[cells]) + np.bincount(cell, values * steps, cells.size)
+            sums[cells] = np.where(fresh, 0, sums[cells]) + np.bincount(cell, value * steps, cells.size)
 
     def _begin_rows(self, rows: Ints) -> None:
         """Clear the places of rows that are reused."""
@@ -291,6 +321,13 @@ class StepWindowMatrix:
         new = slots[self._row_at[slots] != rows]
         self._row_at[slots] = rows
         self._weight[new] = 0
+
+
+def _window_cells(news: Sequence[_NewWindows]) -> WindowCells:
+    told = np.array([astuple(window) for each in news for window in each.windows], dtype=np.float64)  # None: NaN
+    column = np.repeat([each.column for each in news], [len(each.windows) for each in news])
+    first, size, steps = told[:, :3].astype(np.int64).T
+    return WindowCells(column, first, size, steps, told[:, 3:])
 
 
 def _bounded_group_number(of_group: int) -> int:

@@ -97,6 +97,8 @@ class AuthenticatedConnections:
         False if all others are busy; it then counts as before.
         """
         mine = self._of.get(whose, {})
+        if mine and next(reversed(mine)) is member:  # the most recently used one already
+            return True
         if member not in mine and len(mine) >= most:
             idle = next((other for other in mine if other.idle), None)
             if idle is None:

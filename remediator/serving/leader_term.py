@@ -81,9 +81,8 @@ class LeaderTerm:
         topology = Path(config.topology) if config.topology else None
         places = backend if isinstance(backend, ReportsLocations) else None
         self._fleet_observer = FleetObserver(engine, registry, clock, config.silence.after_s, topology, places)
-        self._watcher = JobWatcher(
-            engine, registry, clock, LemonMonitor(OccurrenceQueries(journal.engine), clock.wall())
-        )
+        past = LemonMonitor(OccurrenceQueries(journal.engine), clock.wall())
+        self._watcher = JobWatcher(engine, registry, clock, past, config.analysis_processes)
         self.service = HandlerContext(
             config,
             clock,

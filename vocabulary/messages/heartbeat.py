@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import math
 import struct
+import sys
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from operator import attrgetter
 from typing import Annotated
 
@@ -36,7 +38,7 @@ _EXPONENT_MAX = 20  # a window of a million steps; the largest `first` is then b
 
 RankKey = tuple[str, int, int, int]  # job, attempt, rank, pid
 _key = attrgetter("job", "attempt", "rank", "pid")
-_standing = attrgetter(
+_unchanging = attrgetter(
     "job",
     "attempt",
     "rank",
@@ -168,6 +170,36 @@ def apply_heartbeat(ranks: Sequence[RankStatus], heartbeat: Heartbeat) -> list[R
     ]
 
 
+def strip_rank_progress(ranks: Sequence[RankStatus]) -> tuple[RankStatus, ...]:
+    """Return the ranks without what every heartbeat brings, and with equal texts shared: a fleet has 100 000."""
+    return tuple(
+        [
+            replace(
+                rank,
+                job=sys.intern(rank.job),
+                gpu=sys.intern(rank.gpu),
+                role=sys.intern(rank.role),
+                step=0,
+                at=0.0,
+                step_seconds=0.0,
+                step_median=0.0,
+                phase="",
+                section="",
+                stack="",
+                sections=_section_names(()),
+                sections_median=_section_names(tuple(rank.sections_median)),
+                windows=(),
+            )
+            for rank in ranks
+        ]
+    )
+
+
+@lru_cache(maxsize=256)
+def _section_names(names: tuple[str, ...]) -> dict[str, float]:
+    return dict.fromkeys(names, 0.0)
+
+
 def read_windows(heartbeat: Heartbeat) -> Iterator[tuple[StepWindow, ...]]:
     """Yield the new windows of each rank in turn, oldest first."""
     told = WINDOW.iter_unpack(heartbeat.windows)
@@ -181,7 +213,7 @@ def _stands_still(base: Report, report: Report) -> bool:
     if {finding.id for finding in base.active} != {finding.id for finding in report.active}:
         return False
     return all(
-        _standing(before) == _standing(rank) and list(before.sections_median) == list(rank.sections_median)
+        _unchanging(before) == _unchanging(rank) and list(before.sections_median) == list(rank.sections_median)
         for before, rank in zip(base.ranks, report.ranks, strict=True)
     )
 

@@ -115,7 +115,7 @@ def test_whatever_numbers_a_node_tells_of_jobs_of_its_own_the_others_are_judged(
     leader.train(ROWS, [*lies, replace(honest, job="both", rank=abs(number), world=abs(number) + 1)])
     assert [(found.node, found.kind) for found in leader.concluded()] == [("n0", "straggler/gpu")]
     assert not leader.watcher.faults.total()
-    assert {ref.job for ref in leader.watcher._jobs} == {"train", *NUMBERS} - {"attempt", "step"}
+    assert {ref.job for ref in leader.watcher.judge.jobs} == {"train", *NUMBERS} - {"attempt", "step"}
     leader.end()
 
 
@@ -151,7 +151,7 @@ class Broken(JobMonitor):
 def test_a_fault_in_judging_one_job_or_the_past_is_counted_and_hides_no_other(url: str) -> None:
     leader = Leader(url, Fleet())
     theirs = RankStatus(job="theirs", attempt=0, rank=0, world=1, pid=1, step=0, phase="step", at=0.0)
-    leader.watcher._jobs[JobRef("theirs", 0)] = Broken(JobRef("theirs", 0))
+    leader.watcher.judge.jobs[JobRef("theirs", 0)] = Broken(JobRef("theirs", 0))
     leader.watcher._past = Past(OccurrenceQueries(leader.engine._journal.engine), 0.0)
     leader.train(ROWS, [theirs])
     assert [(found.node, found.kind) for found in leader.concluded()] == [("n0", "straggler/gpu")]
