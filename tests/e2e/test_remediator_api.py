@@ -115,7 +115,11 @@ def test_an_acknowledged_finding_survives_kill_9_and_is_acted_on_once(controller
     controller.start()
     orders = controller.call("GET", "/v1/nodes/n1/orders?wait_s=10", "n1").json()["orders"]
     assert [o["kind"] for o in orders] == ["checkpoint_then_eject", "collect_evidence"]
-    assert controller.call("POST", "/v1/nodes/n1/report", "n1", data=body).json() == {"acked_seq": 1, "epoch": 2}
+    assert controller.call("POST", "/v1/nodes/n1/report", "n1", data=body).json() == {
+        "acked_seq": 1,
+        "epoch": 2,
+        "base": 1,
+    }
     assert len(controller.call("GET", "/v1/incidents", "ann").json()["incidents"]) == 1
     update = OrderUpdate(id=orders[0]["id"], state=OrderState.SUCCEEDED, at=time.time(), detail="saved")
     assert (

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,11 +14,13 @@ import pytest
 import uvicorn
 from msgspec.structs import replace
 
+from healthd.config import RemediatorConfig
+from healthd.controller.controller_client import ControllerClient
 from remediator.api.api_application import HANDLERS
 from remediator.api.fast_path import FastPathApplication
 from remediator.api.heartbeat_lane import HeartbeatLane
 from remediator.api.route_table import ENDPOINTS
-from remediator.serving.http_protocol import LANE_BYTES_MAX, BoundedHttpProtocol
+from remediator.serving.http_protocol import LANE_BYTES_MAX, LANE_REQUEST, BoundedHttpProtocol
 from tests.nodes.in_memory_connection import Wire
 from tests.unit.remediator.api.in_process_controller import NO_LIMITS, Inside
 from tests.unit.vocabulary.test_heartbeat import BASE
@@ -108,6 +112,32 @@ def test_a_heartbeat_does_not_reach_the_application(centre: Inside) -> None:
         assert connection.protocol.server_state.total_requests == 1
 
     asyncio.run(talk())
+
+
+@pytest.mark.parametrize("node", ["n1", "gpu-0471.example.org"])
+def test_it_takes_what_healthd_sends(tmp_path: Path, node: str) -> None:
+    (tmp_path / "token").write_text("ghd_secret\n")
+    came = bytearray()
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        connection, _ = listener.accept()
+        with connection:
+            while (head := LANE_REQUEST.match(came)) is None or len(came) < head.end() + int(head[2]):
+                came.extend(connection.recv(1 << 16) or b"closed")
+            connection.sendall(b'HTTP/1.1 200 OK\r\ncontent-length: 25\r\n\r\n{"acked_seq":0,"epoch":1} ')
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    config = RemediatorConfig(url=f"http://127.0.0.1:{listener.getsockname()[1]}", token_file=tmp_path / "token")
+    client = ControllerClient(config, node)
+    assert client.heartbeat(heartbeat(8)) == ReportReply(0, 1)
+    thread.join(30)
+    client.close()
+    listener.close()
+    head = LANE_REQUEST.match(came)
+    assert head is not None
+    assert (head[1], head[3], bytes(came[head.end() :])) == (node.encode(), b"ghd_secret", heartbeat(8))
 
 
 def test_wherever_a_request_is_cut_its_answer_is_the_same(centre: Inside) -> None:
