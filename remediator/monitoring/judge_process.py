@@ -1,4 +1,4 @@
-"""The judge in a process of its own, so that its work delays no request; killed and started anew when it does not answer.
+"""The judge in a process of its own, so that its work delays no request; killed and restarted when it does not answer.
 
 `python -m remediator.monitoring.judge_process SHARD SHARDS` reads `JudgeInput`s on standard input and writes a
 `JudgeOutput` for each, as MessagePack behind a length (uint32, little endian). It ends when its input does.
