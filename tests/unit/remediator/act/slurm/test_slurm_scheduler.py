@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -40,6 +40,8 @@ class Slurm:
         self.start_untold = ""
         self.no_batch: set[str] = set()
         self.between: Callable[[], None] = lambda: None
+        self.stops_at = ""  # a host list is drained up to this node, and then refused
+        self.updates: list[tuple[str, ...]] = []
 
     def _ask(self) -> None:
         self.asked += 1
@@ -74,6 +76,19 @@ class Slurm:
     def drain(self, node: str, reason: str, due: CommandDeadline) -> None:
         self._ask()
         self.hold(node, reason)
+        self.between()
+
+    def takes_lists(self, due: CommandDeadline) -> bool:
+        return True
+
+    def drain_list(self, nodes: Sequence[str], reason: str, due: CommandDeadline) -> None:
+        self._ask()
+        self.updates.append(tuple(nodes))
+        for node in nodes:
+            if node == self.stops_at:
+                self.between()
+                raise SlurmError(f"scontrol update: Invalid node state specified: {node}")
+            self.hold(node, reason)
         self.between()
 
     def resume(self, node: str, due: CommandDeadline) -> None:
