@@ -16,7 +16,7 @@ ROOT_MODULES = {"healthd": 12, "remediator": 12, "healthctl": 12, "preflight": 1
 ONE_WORD_SHARE = 0.04
 MODULES_WITH_ONE_PUBLIC_NAME = 5
 FILES_WITH_ONE_NAME = 3
-PRODUCT_LINES = 119_000  # preflight: day, idle, power_steps, on-chip memories, rows, GPUDirect; sampling while training; resting incidents
+PRODUCT_LINES = 119_100  # preflight: day, idle, power_steps, on-chip memories, rows, GPUDirect; sampling while training; resting incidents; bursts of cordons
 SMALL_LINES, SMALL_MODULES = 30, 58  # a module as short as that needs a reason, such as a layer that others import
 WORDS_TO_READ = 76_300  # what preflight measured, its comparison with other tools, an alert of overload came in
 

@@ -101,7 +101,7 @@ class CordonBatch:
             hold = after[each.node]
             if hold.owner is HoldOwner.OPERATOR:
                 yield each.node, refuse_taken_over(hold)
-            elif drain.refused and not (hold.owner is HoldOwner.US and hold.reason == drain.reason):
+            elif drain.refused and hold.owner is not HoldOwner.US:
                 self.one_by_one.append(each)
             else:
                 yield each.node, _done(each, drain)

@@ -11,7 +11,7 @@ from remediator.model.scheduler_hold import ActionOutcome, ActionResult
 from remediator.schedulers.scheduler_protocol import NodeCordon
 from remediator.schedulers.slurm.slurm_commands import split_hostlist
 from remediator.schedulers.slurm.slurm_records import SlurmNode
-from tests.unit.remediator.act.slurm.test_slurm_scheduler import Slurm, centre
+from tests.unit.remediator.act.slurm.slurm_in_memory import Slurm, centre
 
 NODES = tuple(f"n{n}" for n in range(1, 7))
 SHARED = "gpu-healthd: gpu-lost on {} nodes; incident: healthctl nodes show NODE"
