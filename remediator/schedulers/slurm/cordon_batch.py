@@ -62,14 +62,18 @@ class CordonBatch:
         early = {each.node: check_cordon(before[each.node]) for each in wanted}
         free = [each for each in wanted if early[each.node] is None]
         drains = [self._drain(part, due) for part in self._parts(cause, free, before)]
+        confirmed = self._confirmed(drains, due)  # before anything else is done with an answer
         yield from ((node, answer) for node, answer in early.items() if answer is not None)
+        yield from confirmed
+
+    def _confirmed(self, drains: Sequence[SharedDrain], due: CommandDeadline) -> list[tuple[str, ActionOutcome]]:
+        if not drains:
+            return []
         try:
-            after = self._look(allowed, due)
+            after = self._look([each.node for drain in drains for each in drain.cordons], due)
         except SlurmError as error:
-            yield from _unconfirmed(drains, str(error))
-            return
-        for drain in drains:
-            yield from self._settled(drain, after)
+            return list(_unconfirmed(drains, str(error)))
+        return [outcome for drain in drains for outcome in self._settled(drain, after)]
 
     def _parts(
         self, cause: str, cordons: Sequence[NodeCordon], before: Mapping[str, SchedulerNodeState]
