@@ -1,5 +1,7 @@
 """What one fault of a burst costs the decisions: a tick after each batch that reviews every incident, and a tick by the clock.
 
+Then what a node costs that begins another job while those incidents are open: all are reviewed, or what depends on it.
+
     python -m bench.fault_bursts [--repeats N]
 
 A cluster of 2000 nodes under the shipped policy and budget; the faults arrive at once, each on a node of its own. No
@@ -29,6 +31,7 @@ from remediator.state.cluster_state import ClusterState
 
 NODES, JOB_NODES = 2000, 64
 BURSTS, BATCHES = (300, 1000), (256, 16, 1)
+PLACEMENTS = 256
 EPOCH_S = 1_700_000_000.0
 KINDS = ("xid/79", "xid/48", "xid/31", "xid/79")  # a lost GPU mostly, lost data, a program's error
 
@@ -84,8 +87,36 @@ def measure(burst: int, size: int, rules: DecisionSettings, *, by_clock: bool) -
     return Cost((time.process_time() - begun) / burst * 1e6, reviews, decisions)
 
 
+def measure_placements(burst: int, rules: DecisionSettings, *, all_reviewed: bool) -> Cost:
+    """Let nodes begin another job while the incidents of a burst are open."""
+    state = running_cluster(rules)
+    for item in faults(burst, EPOCH_S + 100.0):
+        apply_input(state, item, rules)
+    now = EPOCH_S + 101.0
+    apply_input(state, Tick(at=now), rules)
+    state.take_changes()
+    moved = [f"n{number}" for number in range(NODES) if state.incident_of(f"n{number}") is None][:PLACEMENTS]
+    begun = time.process_time()
+    for node in moved:
+        if all_reviewed:
+            state.reviews.wake_all()
+        apply_input(state, PlacementChanged(at=now, node=node, jobs=(JobRef("next", 0),)), rules)
+    spent = time.process_time() - begun
+    return Cost(spent / len(moved) * 1e6, len(state.incidents), len(state.take_changes().decisions))
+
+
+def print_placements(rules: DecisionSettings, repeats: int) -> None:
+    """Print the second table."""
+    print("\n| open incidents | all are reviewed, µs a placement | what depends on it, µs a placement | ratio |")
+    print("|---|---|---|---|")
+    for burst in BURSTS:
+        pairs = [[measure_placements(burst, rules, all_reviewed=how) for how in (True, False)] for _ in range(repeats)]
+        before, after = (statistics.median(pair[i].micros for pair in pairs) for i in (0, 1))
+        print(f"| {pairs[0][0].reviews} | {before:,.0f} | {after:,.0f} | {before / after:.1f} |", flush=True)
+
+
 def main() -> None:
-    """Print the table."""
+    """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=3, help="of each row, both ways in turn (default 3)")
     repeats: int = parser.parse_args().repeats
@@ -101,6 +132,7 @@ def main() -> None:
             ratio = statistics.median(pair[0].micros / pair[1].micros for pair in pairs)
             seen = " → ".join(f"{cost.reviews:,}" for cost in pairs[0])
             print(f"| {burst} | {size} | {before:,.0f} | {after:,.0f} | {ratio:.1f} | {seen} |", flush=True)
+    print_placements(rules, repeats)
 
 
 if __name__ == "__main__":

@@ -76,17 +76,24 @@ _FROM_ORDER = {
 
 
 def apply_input(state: ClusterState, item: AnyInput, settings: DecisionSettings) -> None:
-    """Apply one input and advance every incident it affects. A tick passes over incidents that rest."""
+    """Apply one input and advance every incident it affects. A tick or a placement passes over incidents that rest."""
     touched = _fold_input(state, item, settings)
     settings = cluster_overrides.effective_settings(state.operator_overrides, settings)
     state.reviews.use_settings(settings)
-    redecide = touched is not None or isinstance(item, PolicyChanged | ModeSet)
+    redecide = touched is not None or isinstance(item, PolicyChanged | ModeSet | PlacementChanged)
     for incident_id in _incidents_on(state, touched):
         if incident_id not in state.incidents:  # another one has absorbed it
             continue
-        if not isinstance(item, Tick) or not state.reviews.is_resting(incident_id, item.at):
+        if touched is not None or not _changes_nothing(state, incident_id, item):
             review_incident(state, incident_id, settings, item.at, redecide=redecide)
     circuit_breaker.check_failure_streak(state, settings.budget, item.at)
+
+
+def _changes_nothing(state: ClusterState, incident_id: str, item: AnyInput) -> bool:
+    """Return whether a review because of time or of a placement elsewhere would change nothing."""
+    if not isinstance(item, Tick | PlacementChanged) or not state.reviews.is_resting(incident_id, item.at):
+        return False
+    return isinstance(item, Tick) or state.reviews.is_decided(incident_id, item.at)
 
 
 def _incidents_on(state: ClusterState, nodes: set[str] | None) -> list[str]:
@@ -133,7 +140,7 @@ def _fold_node_input(state: ClusterState, item: NodeCommand | ManualCordon | Act
 
 def _fold_node_report(
     state: ClusterState, item: FindingsReported | PlacementChanged | InventoryChanged, settings: DecisionSettings
-) -> set[str]:
+) -> set[str] | None:
     if isinstance(item, FindingsReported):
         _absorb_reported_findings(state, item, settings)
         return {item.node}
@@ -141,11 +148,13 @@ def _fold_node_report(
         _ensure_node(state, item.node, item.at)
         before, jobs = state.nodes[item.node], tuple(dict.fromkeys(item.jobs))
         if jobs == before.jobs:
-            return {item.node}  # sent for every node by a new leader: deciding all incidents each time takes minutes
+            return {item.node}
         left_at = None if jobs else item.at if before.jobs else before.left_at
         worlds = item.worlds if jobs == item.jobs else ()
         state.put_node(replace(before, jobs=jobs, worlds=worlds, left_at=left_at))
-        return {i.node for i in state.incidents.values()}  # a running order may have to reach this node too
+        for ordering in state.job_index.incidents_ordering(set(jobs).difference(before.jobs)):
+            state.reviews.touch(ordering)  # its order may have to reach this node too
+        return None
     _ensure_node(state, item.node, item.at)
     found = {kind for product in item.products if (kind := architecture_of(product)) is not None}
     state.topology.setdefault("report", {})[item.node] = NodeLocation(driver=item.driver, image=item.image)

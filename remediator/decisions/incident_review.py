@@ -37,8 +37,10 @@ def review_incident(
 ) -> None:
     """Advance one open incident as far as possible. `redecide`: its decision may change for other reasons than time."""
     before = _changes_so_far(state)
+    decided = redecide
     try:
-        if redecide or may_decision_change(state, incident_id, settings.policy, now):
+        decided = decided or may_decision_change(state, incident_id, settings.policy, now)
+        if decided:
             decide_incident(state, state.incidents[incident_id], settings, now)
         advance_plan(state, incident_id, settings.budget, now)
         _close_idle_incident(state, incident_id, now)
@@ -50,8 +52,14 @@ def review_incident(
         return
     incident = state.incidents[incident_id]
     asked = incident.answer is None or incident.answer in ASKED_AGAIN or state.nodes[incident.node].left_at is not None
-    topics = _topics(state, incident, settings) if asked else ()
-    times = (*_times(state, incident, now), *(_times_of_rules(state, incident, settings, now) if asked else ()))
+    times, topics = tuple(_times(state, incident, now)), set[str]()
+    if asked or decided:
+        of_rules = (*times, *_times_of_rules(state, incident, settings, now))
+        of_decision = _topics(state, incident, settings)
+        if decided:
+            state.reviews.keep_decision(incident_id, now, of_rules, of_decision)
+        if asked:
+            times, topics = of_rules, of_decision
     state.reviews.rest(incident_id, now, times, topics)
 
 

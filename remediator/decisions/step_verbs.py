@@ -110,7 +110,7 @@ def notify_trainer(context: StepContext, run: StepRun) -> StepRun:
     told = {(o.job, o.node) for o in ordered}
     if not ordered or step_state_from_actions(context, run) is run:
         for ref in jobs:
-            for node in context.state.nodes_with(ref):
+            for node in context.state.job_index.nodes_with(ref):
                 if (ref.job, node) not in told:
                     run = _order_job_trainers(context, run, ref, node)
         notified_steps.add(context.approval(run))
@@ -156,7 +156,9 @@ def collect_evidence(context: StepContext, run: StepRun) -> StepRun:
         own = step_state_from_actions(context, replace(run, actions=run.actions[:1]))
         return replace(own, actions=run.actions)
     jobs = trainer_orders.jobs_that_hang(context)
-    others = sorted({node for ref in jobs for node in context.state.nodes_with(ref)} - {context.incident.node})
+    others = sorted(
+        {node for ref in jobs for node in context.state.job_index.nodes_with(ref)} - {context.incident.node}
+    )
     for node in (context.incident.node, *others[:EVIDENCE_NODES_MAX]):
         run = context.plan_order(run, OrderKind.COLLECT_EVIDENCE, node)
     return run

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import math
 import queue
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -19,6 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from remediator.decisions.mode_stop import is_action_withheld
 from remediator.engine.decision_engine import DecisionEngine, StateSnapshot
 from remediator.engine.duty_cycle import DutyCycle
+from remediator.execution.scheduler_health import SchedulerHealthLog, scheduler_health_text
 from remediator.model.delivery import Delivery
 from remediator.model.journal_records import Action, Incident, IncidentState
 from remediator.model.override_records import AlertSilence
@@ -32,7 +32,7 @@ from remediator.notifications.message_content import build_action_message
 from remediator.overrides.cluster_overrides import find_matching_silence, list_open_silences
 from remediator.overrides.hold_reconciliation import hold_contradicts_record
 from remediator.overrides.manual_cordon import BY_HAND, CORDON, REASON, SEEN, UNCORDON
-from remediator.schedulers.scheduler_protocol import Scheduler, TracksLostDrains
+from remediator.schedulers.scheduler_protocol import CordonsTogether, NodeCordon, Scheduler, TracksLostDrains
 from remediator.store.database import driver_message
 from vocabulary.clock import Clock
 from vocabulary.text.plurals import format_count
@@ -42,8 +42,6 @@ WORKERS = 4
 DOUBT_S = 0.05
 TOGETHER = 100  # holds compared before the thread may rest
 _HOLDING = frozenset({Verb.CORDON.value, "resume", "evict"}) | BY_HAND
-OK = "ok"
-QUIET_S = 60.0  # minimum between two log lines: a flapping scheduler must not fill the log
 
 
 class ActionExecutor:
@@ -75,6 +73,8 @@ class ActionExecutor:
         self._spoken = SchedulerHealthLog()
         self._lock = threading.Lock()
         self._holds = ThreadPoolExecutor(WORKERS, thread_name_prefix="hold")
+        self._cordons = ThreadPoolExecutor(WORKERS, thread_name_prefix="cordon")  # a slow eviction must not delay one
+        self._due_cordons: list[Action] = []  # whichever worker is free next takes all
         # A dead webhook must not delay a cordon.
         self._others = ThreadPoolExecutor(WORKERS, thread_name_prefix="action")
         self._turns: dict[str, threading.Lock] = {}  # by node: changes of one node never run in parallel
@@ -107,7 +107,7 @@ class ActionExecutor:
         """Stop calling; running actions finish within their own deadlines."""
         self._stopping.set()
         self._wake.set()
-        for pool in (self._holds, self._others):
+        for pool in (self._cordons, self._holds, self._others):
             pool.shutdown(wait=True, cancel_futures=True)
         self._dispatcher.stop()
 
@@ -128,6 +128,7 @@ class ActionExecutor:
             self._said = snapshot.operator_overrides
             self._dispatcher.wake()
         now = self._clock.wall()
+        begun = []
         for action in snapshot.actions.values():
             due = action.not_before <= now < action.deadline
             if (
@@ -135,24 +136,92 @@ class ActionExecutor:
                 and not action.state.final
                 and due
                 and not is_action_withheld(snapshot.operator_overrides, action)
+                and self._is_new_attempt(action)
             ):
-                self._begin(action)
+                begun.append(action)
+        self._begin(begun)
         with self._lock:
             for over in self._attempted.keys() - snapshot.actions.keys():
                 del self._attempted[over]
 
-    def _begin(self, action: Action) -> None:
+    def _is_new_attempt(self, action: Action) -> bool:
         with self._lock:
             if self._attempted.get(action.id, -1) >= action.attempts:
-                return  # running, or ended and not yet published
+                return False  # running, or ended and not yet published
             self._attempted[action.id] = action.attempts
-        pool = self._holds if action.verb in _HOLDING else self._others
-        pool.submit(self._perform, action)
+            return True
+
+    def _begin(self, actions: Iterable[Action]) -> None:
+        cordons = []
+        for action in actions:
+            if action.verb == Verb.CORDON.value:
+                cordons.append(action)
+            else:
+                pool = self._holds if action.verb in _HOLDING else self._others
+                pool.submit(self._perform, action)
+        with self._lock:
+            self._due_cordons += cordons
+        # As many tasks as cordons, so that they run side by side where the scheduler takes only one at a time.
+        for _ in cordons[:WORKERS]:
+            self._cordons.submit(self._perform_due_cordons)
+
+    def _perform_due_cordons(self) -> None:
+        while not self._stopping.is_set() and (actions := self._take_due_cordons()):
+            if len(actions) == 1:
+                self._perform(actions[0])
+            else:
+                self._cordon_together(actions)
+
+    def _take_due_cordons(self) -> list[Action]:
+        with self._lock:
+            count = len(self._due_cordons) if isinstance(self._scheduler, CordonsTogether) else 1
+            actions, self._due_cordons = self._due_cordons[:count], self._due_cordons[count:]
+        return actions
+
+    def _cordon_together(self, actions: Sequence[Action]) -> None:
+        """Cordon many nodes in one call; then those that were being changed, so that they delay no other."""
+        turns: dict[str, threading.Lock] = {}
+        together: dict[str, Action] = {}
+        busy = []
+        for action in actions:
+            turn = self._turn_of(action.node)
+            if turn.acquire(blocking=False):
+                turns[action.node], together[action.node] = turn, action
+            else:
+                busy.append(action)
+        try:
+            for node, outcome in self._cordon_many(dict(together)):
+                turns.pop(node).release()
+                self._ended(together.pop(node), outcome)
+        except Exception as error:
+            log.exception("cordoning %s failed", format_count(len(together), "node"))
+            for action in together.values():
+                self._ended(action, ActionOutcome(ActionResult.FAILED, repr(error)))
+        else:
+            for action in together.values():
+                self._not_begun(action)
+        finally:
+            for turn in turns.values():
+                turn.release()
+        for action in busy:
+            self._perform(action)
+
+    def _cordon_many(self, actions: Mapping[str, Action]) -> Iterator[tuple[str, ActionOutcome]]:
+        assert isinstance(self._scheduler, CordonsTogether)  # noqa: S101 - else one is taken at a time
+
+        def may_begin(nodes: Collection[str]) -> list[str]:
+            return [action.node for action in self._select_wanted([actions[node] for node in nodes])]
+
+        cordons = [
+            NodeCordon(a.node, f"{REASON_PREFIX} {a.reason}", a.reason.removeprefix(a.incident).strip())
+            for a in actions.values()
+        ]
+        return self._scheduler.cordon_many(cordons, may_begin)
 
     def _perform(self, action: Action) -> None:
         try:
             with self._turn(action):
-                if not self._may_begin(action):
+                if not self._select_wanted([action]):
                     self._not_begun(action)
                     return
                 outcome = self._outcome(action)
@@ -164,6 +233,9 @@ class ActionExecutor:
         except Exception as error:
             log.exception("%s of %s failed", action.verb, action.node)
             outcome = ActionOutcome(ActionResult.FAILED, repr(error))
+        self._ended(action, outcome)
+
+    def _ended(self, action: Action, outcome: ActionOutcome) -> None:
         if not self._submit(ActionEnded(at=self._clock.wall(), action=action.id, outcome=outcome)):
             self._not_begun(action)
         if action.verb in _HOLDING:
@@ -176,20 +248,20 @@ class ActionExecutor:
             self._attempted.pop(action.id, None)
 
     def _turn(self, action: Action) -> contextlib.AbstractContextManager[object]:
-        if action.verb not in _HOLDING:
-            return contextlib.nullcontext()
-        with self._lock:
-            return self._turns.setdefault(action.node, threading.Lock())
+        return self._turn_of(action.node) if action.verb in _HOLDING else contextlib.nullcontext()
 
-    def _may_begin(self, action: Action) -> bool:
-        """Wait while the lease is in doubt, right before the effect. False if the action is no longer wanted."""
+    def _turn_of(self, node: str) -> threading.Lock:
+        with self._lock:
+            return self._turns.setdefault(node, threading.Lock())
+
+    def _select_wanted(self, actions: Sequence[Action]) -> list[Action]:
+        """Wait while the lease is in doubt, right before the effect. Return the actions that are still wanted."""
         assert self._engine is not None  # noqa: S101 - started before anything is performed
-        while self._still_wanted(action):
+        while not self._stopping.is_set() and (wanted := [each for each in actions if self._still_wanted(each)]):
             if self._engine.may_act():
-                return True
-            if self._stopping.wait(DOUBT_S):
-                return False
-        return False
+                return wanted
+            self._stopping.wait(DOUBT_S)
+        return []
 
     def _still_wanted(self, action: Action) -> bool:
         """Return whether it is still wanted: it may be cancelled, stopped, or so late that it would undo a newer one."""
@@ -296,31 +368,3 @@ def _nodes_in_play(known: StateSnapshot) -> set[str]:
 
 def _nodes_to_change(known: StateSnapshot) -> set[str]:
     return {action.node for action in known.actions.values() if action.verb in _HOLDING and not action.state.final}
-
-
-def scheduler_health_text(holds: Mapping[str, SchedulerNodeState]) -> str:
-    """Return ``ok``, or the number of nodes without an answer and why: the first reason by node name."""
-    untold = {name: hold.reason for name, hold in holds.items() if hold.schedulable is None}
-    if not untold:
-        return OK
-    first, *others = dict.fromkeys(untold[name] for name in sorted(untold))
-    more = f" (and {len(others)} other reason{'s' * (len(others) > 1)})" if others else ""
-    return f"gives no answer for {len(untold)} of {format_count(len(holds), 'node')}: {first}{more}"
-
-
-class SchedulerHealthLog:
-    """Logs changes of the scheduler's health."""
-
-    def __init__(self) -> None:
-        self._word = OK
-        self._at = -math.inf
-
-    def log(self, word: str, now: float) -> None:
-        """Log `word` if it has changed. `now`: monotonic seconds; a change that comes too soon waits for the next call."""
-        if word == self._word or now - self._at < QUIET_S:
-            return
-        if word == OK:
-            log.info("the scheduler answers for every node again")
-        else:
-            log.warning("the scheduler %s", word)
-        self._word, self._at = word, now

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from remediator.model.scheduler_hold import REASON_PREFIX, ActionOutcome, ActionResult, HoldOwner, SchedulerNodeState
 from remediator.schedulers.scheduler_protocol import (
+    MayBegin,
+    NodeCordon,
     check_cordon,
     check_operator_cordon,
     check_operator_uncordon,
@@ -65,8 +67,26 @@ class LocalScheduler:
     def cordon(self, node: str, reason: str) -> ActionOutcome:
         """Write our hold."""
         hold = LocalHold(format_own_reason(reason), self._clock.wall())
-        done = ActionOutcome(ActionResult.DONE, f"{node} is held: {hold.reason}")
+        done = _held(node, hold.reason)
         return self._change(node, check_cordon, lambda holds: {**holds, node: hold}, done)
+
+    def cordon_many(self, cordons: Sequence[NodeCordon], may_begin: MayBegin) -> Iterator[tuple[str, ActionOutcome]]:
+        """Write our holds, each with its own reason, in one replacement of the file."""
+        allowed = frozenset(may_begin([each.node for each in cordons]))
+        ours = {each.node: format_own_reason(each.reason) for each in cordons if each.node in allowed}
+        answers: dict[str, ActionOutcome] = {}
+
+        def change(holds: dict[str, LocalHold]) -> dict[str, LocalHold]:
+            placed = {}
+            for node, reason in ours.items():
+                early = check_cordon(_describe_local_hold(node, holds.get(node), ()))
+                answers[node] = early or _held(node, reason)
+                if early is None:
+                    placed[node] = LocalHold(reason, self._clock.wall())
+            return {**holds, **placed}
+
+        trouble = self._replace(change)
+        yield from ((node, trouble or answers[node]) for node in ours)
 
     def resume(self, node: str) -> ActionOutcome:
         """Remove our hold."""
@@ -78,7 +98,7 @@ class LocalScheduler:
     def cordon_for(self, node: str, reason: str) -> ActionOutcome:
         """Write an operator's hold."""
         hold = LocalHold(format_operator_reason(reason), self._clock.wall())
-        done = ActionOutcome(ActionResult.DONE, f"{node} is held: {hold.reason}")
+        done = _held(node, hold.reason)
         return self._change(node, check_operator_cordon, lambda holds: {**holds, node: hold}, done)
 
     def uncordon_for(self, node: str, seen: str) -> ActionOutcome:
@@ -102,21 +122,32 @@ class LocalScheduler:
         change: Callable[[dict[str, LocalHold]], dict[str, LocalHold]],
         done: ActionOutcome,
     ) -> ActionOutcome:
+        early: list[ActionOutcome] = []
+
+        def checked(holds: dict[str, LocalHold]) -> dict[str, LocalHold]:
+            if (refused := answer(_describe_local_hold(node, holds.get(node), ()))) is None:
+                return change(holds)
+            early.append(refused)
+            return holds
+
+        return self._replace(checked) or next(iter(early), done)
+
+    def _replace(self, change: Callable[[dict[str, LocalHold]], dict[str, LocalHold]]) -> ActionOutcome | None:
+        """Write what `change` makes of the holds, unless nothing changes. Return why that failed."""
         try:
             with self._locked():
                 holds = self._read()
                 if isinstance(holds, ActionOutcome):
                     return holds
-                if (early := answer(_describe_local_hold(node, holds.get(node), ()))) is not None:
-                    return early
-                content = msgspec.json.encode(LocalHolds(FILE_VERSION, change(holds)))
-                replace_file(self._path, content, sync_content=True, sync_name=True)
+                if (changed := change(holds)) != holds:
+                    content = msgspec.json.encode(LocalHolds(FILE_VERSION, changed))
+                    replace_file(self._path, content, sync_content=True, sync_name=True)
         except BlockingIOError:
             return ActionOutcome(ActionResult.FAILED, f"{self._path}: another program is changing it")
         except OSError as error:
             todo = "free space or fix the folder's permissions"
             return ActionOutcome(ActionResult.FAILED, f"cannot write {self._path}: {error.strerror}; {todo}")
-        return done
+        return None
 
     def _read(self) -> dict[str, LocalHold] | ActionOutcome:
         try:
@@ -142,6 +173,10 @@ class LocalScheduler:
         with self._path.with_name(f"{self._path.name}.lock").open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             yield
+
+
+def _held(node: str, reason: str) -> ActionOutcome:
+    return ActionOutcome(ActionResult.DONE, f"{node} is held: {reason}")
 
 
 def _describe_local_hold(node: str, hold: LocalHold | None, jobs: tuple[str, ...] | None) -> SchedulerNodeState:

@@ -7,13 +7,30 @@ acts.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Protocol, runtime_checkable
+
+import msgspec
 
 from remediator.model.node_location import NodeLocation
 from remediator.model.scheduler_hold import REASON_PREFIX, ActionOutcome, ActionResult, HoldOwner, SchedulerNodeState
 
 REASON_LENGTH_MAX = 250
+
+MayBegin = Callable[[Collection[str]], Collection[str]]  # of these nodes, those whose cordon may still begin
+
+
+class NodeCordon(msgspec.Struct, frozen=True):
+    """One cordon of several that are due together.
+
+    `reason` names the node's own incident, as in `Scheduler.cordon`. `cause` names what many nodes have in common, their
+    rule; empty if nothing.
+    """
+
+    node: str
+    reason: str
+    cause: str = ""
 
 
 class Scheduler(Protocol):
@@ -43,6 +60,19 @@ class Scheduler(Protocol):
 
 
 @runtime_checkable
+class CordonsTogether(Protocol):
+    """A scheduler that cordons many nodes with fewer calls than one by one."""
+
+    def cordon_many(self, cordons: Sequence[NodeCordon], may_begin: MayBegin) -> Iterator[tuple[str, ActionOutcome]]:
+        """Cordon several nodes, each named once, and yield each node's outcome as soon as it is known.
+
+        The answers are those of `Scheduler.cordon`. Right before nodes are read and changed, `may_begin` selects those
+        that are still to be cordoned, and may wait; it is called from several threads. Nodes that it leaves out are not
+        changed and have no outcome.
+        """
+
+
+@runtime_checkable
 class ReportsLocations(Protocol):
     """A scheduler that also knows node locations, from its own topology or from labels."""
 
@@ -56,6 +86,23 @@ class TracksLostDrains(Protocol):
 
     def remember(self, held: Mapping[str, float]) -> None:
         """Record earlier holds: node → when our drain was last confirmed, UTC s."""
+
+
+def cordon_each(
+    cordon: Callable[[str, str], ActionOutcome], cordons: Sequence[NodeCordon], may_begin: MayBegin, at_once: int
+) -> Iterator[tuple[str, ActionOutcome]]:
+    """Cordon nodes one by one, `at_once` side by side; otherwise as `CordonsTogether.cordon_many`."""
+
+    def begin(each: NodeCordon) -> ActionOutcome | None:
+        return cordon(each.node, each.reason) if may_begin((each.node,)) else None
+
+    if not cordons:
+        return
+    with ThreadPoolExecutor(min(at_once, len(cordons)), thread_name_prefix="cordon") as pool:
+        begun = {pool.submit(begin, each): each.node for each in cordons}
+        for done in as_completed(begun):
+            if (outcome := done.result()) is not None:
+                yield begun[done], outcome
 
 
 def check_cordon(hold: SchedulerNodeState) -> ActionOutcome | None:

@@ -26,7 +26,6 @@ from remediator.model.journal_records import (
     Facts,
     Incident,
     IncidentState,
-    JobRef,
     NodeRecord,
 )
 from remediator.model.node_location import NodeLocation, merge_locations
@@ -76,7 +75,7 @@ class ClusterState:
     topology: dict[str, dict[str, NodeLocation]] = dataclasses.field(default_factory=dict)  # source → node → location
     history: OccurrenceHistory = dataclasses.field(default_factory=OccurrenceHistory)
     changes: StateChanges = dataclasses.field(default_factory=StateChanges)
-    _jobs: JobIndex = dataclasses.field(default_factory=JobIndex)
+    job_index: JobIndex = dataclasses.field(default_factory=JobIndex)
     index: NodeIndex = dataclasses.field(default_factory=NodeIndex)
     suspects: SuspectIndex = dataclasses.field(default_factory=SuspectIndex)
     streak: FailureStreak = dataclasses.field(default_factory=FailureStreak)
@@ -132,7 +131,7 @@ class ClusterState:
         if before == node:
             return
         self.nodes[node.node] = self.changes.nodes[node.node] = node
-        if self._jobs.put(before.jobs if before is not None else (), node):
+        if self.job_index.put(before.jobs if before is not None else (), node):
             self.notified_steps.clear()
         self.index.put(before, node, self._in_service(node.node))
         self.reviews.follow_node(self._incident_on.get(node.node, ""), before, node)
@@ -200,6 +199,7 @@ class ClusterState:
             self._index_wide(incident.id, ())
             self._wide.pop(incident.id, None)
         self._incident_on.pop(incident.node, None)
+        self.job_index.forget_orders(incident.id)
         by = Settlement(incident.id, incident.ended_by, (incident.closed_at or 0.0) if incident.ended_by else 0.0)
         for finding_id in incident.findings:
             self.settle(finding_id, by)
@@ -234,6 +234,7 @@ class ClusterState:
         before = self.actions.get(action.id)
         if before is None:
             self._actions_of.setdefault(action.incident, []).append(action.id)
+            self.job_index.put_order(action)
         elif not before.state.final and (said := self.streak.said_by(action)) is not None:
             self.remember(said)
         self.actions[action.id] = self.changes.actions[action.id] = action
@@ -336,16 +337,12 @@ class ClusterState:
 
     def nodes_of_job(self, job: str) -> list[str]:
         """Return the names of nodes with ranks of any attempt of a job."""
-        return self._jobs.nodes_of(job)
+        return self.job_index.nodes_of(job)
 
     @property
     def held(self) -> AbstractSet[str]:
         """Return the names of nodes that we hold out of service."""
         return self.index.held
-
-    def nodes_with(self, job: JobRef) -> list[str]:
-        """Return the names of nodes with ranks of one attempt of a job."""
-        return self._jobs.nodes_with(job)
 
     def nodes_in(self, state: NodeState) -> list[NodeRecord]:
         """Return the nodes in a lifecycle state, by name."""
@@ -393,7 +390,7 @@ class ClusterState:
 
     def widest_job_on(self, node: str) -> int:
         """Return the node count of the widest job with ranks on a node."""
-        return max(map(self._jobs.width_of, self.nodes[node].jobs), default=0)
+        return max(map(self.job_index.width_of, self.nodes[node].jobs), default=0)
 
 
 def _is_critical(finding: Finding) -> bool:

@@ -1,7 +1,9 @@
 """Which open incidents the clock need not review: what their last review read has not changed, and no time has come.
 
 A review that changed nothing changes nothing again until a record that it read changes, or until a time that it
-compared with the clock. It then rests. This is a cache: an incident without an entry is reviewed.
+compared with the clock. It then rests. A review that decided again, with the same result, also leaves it decided: that
+outlasts reviews by the clock, which leave most decisions alone. This is a cache: an incident without an entry is
+reviewed.
 """
 
 from __future__ import annotations
@@ -45,6 +47,7 @@ class IncidentReviews:
     def __init__(self) -> None:
         self.changes = 0  # of any kind so far: a review that raises it must not rest
         self._resting: dict[str, _Rest] = {}
+        self._decided: dict[str, _Rest] = {}
         self._versions: Counter[str] = Counter()
         self._settings: object = None
         self._free = 0
@@ -53,6 +56,7 @@ class IncidentReviews:
         """A record of this incident or its node has changed."""
         self.changes += 1
         self._resting.pop(incident_id, None)
+        self._decided.pop(incident_id, None)
 
     def change(self, topic: str) -> None:
         """Something that many incidents may have read has changed."""
@@ -94,16 +98,30 @@ class IncidentReviews:
     def wake_all(self) -> None:
         """Let the next pass review every incident."""
         self._resting.clear()
+        self._decided.clear()
 
     def rest(self, incident_id: str, now: float, times: Iterable[float], topics: Iterable[str]) -> None:
         """Let an incident rest until a topic changes or one of these times (UTC s) comes; times before now have passed."""
-        until = min((at - EARLY_S for at in times if at >= now - EARLY_S), default=float("inf"))
-        known = tuple(topics)
-        self._resting[incident_id] = _Rest(now, min(until, now + ANYWAY_S), known, self._sum(known))
+        self._resting[incident_id] = self._entry(now, times, topics)
+
+    def keep_decision(self, incident_id: str, now: float, times: Iterable[float], topics: Iterable[str]) -> None:
+        """Record that a new decision would be the same until a topic changes or a time comes, as in `rest`."""
+        self._decided[incident_id] = self._entry(now, times, topics)
 
     def is_resting(self, incident_id: str, now: float) -> bool:
         """Return whether a review now would change nothing. After a step back of the clock, none rests."""
-        rest = self._resting.get(incident_id)
+        return self._is_current(self._resting.get(incident_id), now)
+
+    def is_decided(self, incident_id: str, now: float) -> bool:
+        """Return whether a new decision now would be the same."""
+        return self._is_current(self._decided.get(incident_id), now)
+
+    def _entry(self, now: float, times: Iterable[float], topics: Iterable[str]) -> _Rest:
+        until = min((at - EARLY_S for at in times if at >= now - EARLY_S), default=float("inf"))
+        known = tuple(topics)
+        return _Rest(now, min(until, now + ANYWAY_S), known, self._sum(known))
+
+    def _is_current(self, rest: _Rest | None, now: float) -> bool:
         return rest is not None and rest.since <= now < rest.until and rest.versions == self._sum(rest.topics)
 
     def _sum(self, topics: tuple[str, ...]) -> int:

@@ -10,7 +10,8 @@ import datetime as dt
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any
 
 import msgspec
@@ -35,8 +36,10 @@ from remediator.schedulers.kubernetes.node_cordon import (
 )
 from remediator.schedulers.kubernetes.object_names import HANDS_OFF
 from remediator.schedulers.kubernetes.pods import is_work
-from remediator.schedulers.kubernetes.watch_cache import WatchCache
+from remediator.schedulers.kubernetes.watch_cache import ExpiredVersionError, WatchCache, list_pages
 from remediator.schedulers.scheduler_protocol import (
+    MayBegin,
+    NodeCordon,
     check_cordon,
     check_operator_cordon,
     check_operator_uncordon,
@@ -52,6 +55,7 @@ PODS = "/api/v1/pods"
 RUNNING = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
 TRIES = 4
 SWEPT_AT_ONCE = 5
+CALLS_AT_ONCE = 16  # as many as the client keeps connections; its rate limit sets the pace
 
 
 class KubernetesScheduler:
@@ -100,6 +104,29 @@ class KubernetesScheduler:
 
     def cordon(self, node: str, reason: str) -> ActionOutcome:
         """Set unschedulable, our taint and our annotations in one conditional write; then our condition."""
+        return self._say_outcome(*self._place_hold(node, reason, None))
+
+    def cordon_many(self, cordons: Sequence[NodeCordon], may_begin: MayBegin) -> Iterator[tuple[str, ActionOutcome]]:
+        """Read all nodes in one list, then write side by side: first all holds, then all conditions.
+
+        The write is conditional on the version that was listed, so a node that changed since is read again.
+        """
+        listed = self._listed()
+
+        def hold(each: NodeCordon) -> tuple[ActionOutcome, Node | None] | None:
+            may = may_begin((each.node,))
+            return self._place_hold(each.node, each.reason, listed.get(each.node)) if may else None
+
+        def say(node: str, outcome: ActionOutcome, seen: Node | None) -> ActionOutcome:
+            return self._say_outcome(outcome, self._newest(seen)) if may_begin((node,)) else outcome
+
+        with ThreadPoolExecutor(CALLS_AT_ONCE, thread_name_prefix="cordon") as pool:
+            written = zip(cordons, list(pool.map(hold, cordons)), strict=True)
+            said = {pool.submit(say, each.node, *result): each.node for each, result in written if result is not None}
+            for done in as_completed(said):
+                yield said[done], done.result()
+
+    def _place_hold(self, node: str, reason: str, listed: Node | None) -> tuple[ActionOutcome, Node | None]:
         ours = format_own_reason(reason)
 
         def change(now: Node) -> dict[str, Any] | ActionOutcome:
@@ -109,7 +136,7 @@ class KubernetesScheduler:
                 text = format_own_reason(f"{ours} (Kubernetes: {hold.reason})")
             return check_cordon(hold) or build_hold_patch(now, self._options.owner, text, self._time())
 
-        return self._change(node, change, f"Kubernetes schedules nothing new on {node}: {ours}")
+        return self._write(node, change, f"Kubernetes schedules nothing new on {node}: {ours}", listed)
 
     def resume(self, node: str) -> ActionOutcome:
         """Remove our marks in one conditional write; then reset our condition."""
@@ -225,30 +252,61 @@ class KubernetesScheduler:
             log.info("%s: %s", node.key, outcome.detail)
 
     def _change(self, node: str, change: Callable[[Node], dict[str, Any] | ActionOutcome], done: str) -> ActionOutcome:
-        """Read, decide, and write conditionally on what was read; read again after a concurrent change."""
+        """Change a node as `_write` does, and update its condition."""
+        return self._say_outcome(*self._write(node, change, done))
+
+    def _write(
+        self,
+        node: str,
+        change: Callable[[Node], dict[str, Any] | ActionOutcome],
+        done: str,
+        listed: Node | None = None,
+    ) -> tuple[ActionOutcome, Node | None]:
+        """Read, decide, and write conditionally on what was read; read again after a concurrent change.
+
+        `listed`: the node as just read. Returns the node as last seen too, unless that is unknown.
+        """
         try:
             for _ in range(TRIES):
-                now = self._now(node)
+                now, listed = listed or self._now(node), None
                 if isinstance(now, ActionOutcome):
-                    return now
+                    return now, None
                 wanted = change(now)
                 if isinstance(wanted, ActionOutcome):
-                    self._say(now, wanted.result)
-                    return wanted
+                    return wanted, now
                 query = {"fieldManager": self._options.owner}
                 answer = self._connection.call("PATCH", f"{NODES}/{node}", query, wanted, MERGE_PATCH)
                 if answer.good:
-                    after = self._seen(answer.body)
-                    return ActionOutcome(ActionResult.DONE, done + self._say(after, ActionResult.DONE))
+                    return ActionOutcome(ActionResult.DONE, done), self._seen(answer.body)
                 if answer.status == 404:
-                    return ActionOutcome(ActionResult.UNKNOWN, self._unknown(node).reason)
+                    return ActionOutcome(ActionResult.UNKNOWN, self._unknown(node).reason), None
                 if answer.status != 409:
-                    return ActionOutcome(
-                        ActionResult.FAILED, f"Kubernetes does not change {node}: {answer.refusal.message}"
-                    )
+                    why = f"Kubernetes does not change {node}: {answer.refusal.message}"
+                    return ActionOutcome(ActionResult.FAILED, why), None
         except ApiServerUnavailableError as error:
-            return ActionOutcome(ActionResult.FAILED, str(error))
-        return ActionOutcome(ActionResult.FAILED, f"other clients changed {node} during each of {TRIES} attempts")
+            return ActionOutcome(ActionResult.FAILED, str(error)), None
+        why = f"other clients changed {node} during each of {TRIES} attempts"
+        return ActionOutcome(ActionResult.FAILED, why), None
+
+    def _say_outcome(self, outcome: ActionOutcome, node: Node | None) -> ActionOutcome:
+        """Update our condition after a change, and add why that failed."""
+        said = self._say(node, outcome.result) if node is not None else ""
+        return replace(outcome, detail=outcome.detail + said) if outcome.result is ActionResult.DONE else outcome
+
+    def _newest(self, node: Node | None) -> Node | None:
+        """Return the node as the watch shows it, which may be newer: others may have changed it meanwhile."""
+        if node is None or self._nodes.stale():
+            return node
+        return self._nodes.get(node.key) or node
+
+    def _listed(self) -> dict[str, Node]:
+        """Return all nodes, read now; none if the API server does not list them, and each is then read for itself."""
+        try:
+            pages = list(list_pages(self._connection, NODES, self._selected))
+        except (ApiServerUnavailableError, ExpiredVersionError):
+            return {}
+        nodes = (msgspec.json.decode(raw, type=self._kind) for page in pages for raw in page.items or ())
+        return {node.key: node for node in nodes}
 
     def _say(self, node: Node, result: ActionResult) -> str:
         """Update our condition to the hold. Only operators and dashboards read it, so a failure is only reported."""

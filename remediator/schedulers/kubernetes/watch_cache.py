@@ -10,7 +10,7 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
@@ -28,7 +28,7 @@ GONE = 410
 _chance = secrets.SystemRandom()
 
 
-class _ExpiredVersionError(Exception):
+class ExpiredVersionError(Exception):
     """The server no longer has the events since our version."""
 
 
@@ -94,6 +94,12 @@ class WatchCache(Generic[T]):
         with self._changed:
             return {key: item for key, (_, item) in self._items.items()}
 
+    def get(self, key: str) -> T | None:
+        """Return one object as last seen; None if there is none."""
+        with self._changed:
+            known = self._items.get(key)
+        return known[1] if known is not None else None
+
     def put(self, item: T, version: str) -> None:
         """Store the result of our own call if it is newer; otherwise the watch delivers it."""
         with self._changed:
@@ -112,7 +118,7 @@ class WatchCache(Generic[T]):
                 self._watch()
                 failed = 0
                 continue
-            except _ExpiredVersionError:
+            except ExpiredVersionError:
                 self._version = ""
                 trouble = "the watch fell too far behind"
             except ApiServerUnavailableError as error:
@@ -144,21 +150,18 @@ class WatchCache(Generic[T]):
         found: dict[str, tuple[str, T]] = {}
         with self._changed:
             self._put_meanwhile = {}
-        query = {**self._query, "limit": PAGE}
-        while True:
-            page = _decode_list_page(self._connection.call("GET", self._path, query))
+        version = ""
+        for page in list_pages(self._connection, self._path, self._query):
             for raw in page.items or ():
                 item = self._kind.decode(raw)
                 found[item.key] = (_decode_resource_version(raw), item)
-            if not page.metadata.next:
-                break
-            query["continue"] = page.metadata.next
+            version = page.metadata.resource_version
         with self._changed:
             meanwhile, self._put_meanwhile = self._put_meanwhile or {}, None
             newer = {
                 key: put for key, put in meanwhile.items() if key in found and _is_newer_version(put[0], found[key][0])
             }
-            self._items, self._version, self._synced = found | newer, page.metadata.resource_version, True
+            self._items, self._version, self._synced = found | newer, version, True
             self._heard()
             self._changed.notify_all()
 
@@ -205,6 +208,22 @@ class WatchCache(Generic[T]):
                 self._items[item.key] = (version, item)
 
 
+def list_pages(connection: ApiConnection, path: str, query: Mapping[str, str]) -> Iterator[ListPage]:
+    """Yield the pages of a list of the newest state.
+
+    Raises:
+        ApiServerUnavailableError: no answer in time, or a refusal.
+        ExpiredVersionError: the list took so long that the server no longer has its next page.
+    """
+    query = {**query, "limit": PAGE}
+    while True:
+        page = _decode_list_page(connection.call("GET", path, query))
+        yield page
+        if not page.metadata.next:
+            return
+        query["continue"] = page.metadata.next
+
+
 def _decode_list_page(answer: ApiAnswer) -> ListPage:
     if not answer.good:
         raise _refusal_error(answer.refusal, answer.status)
@@ -213,7 +232,7 @@ def _decode_list_page(answer: ApiAnswer) -> ListPage:
 
 def _refusal_error(status: ApiStatus, code: int) -> Exception:
     if code == GONE or status.reason in {"Expired", "Gone"}:
-        return _ExpiredVersionError()
+        return ExpiredVersionError()
     return ApiServerUnavailableError(f"the API server refuses: {status.message or status.reason or code}")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Protocol
 
 from remediator.model.node_location import NodeLocation
@@ -46,6 +47,12 @@ class SlurmController(Protocol):
 
     def drain(self, node: str, reason: str, due: CommandDeadline) -> None:
         """Drain a node with this reason; an earlier reason is lost."""
+
+    def takes_lists(self, due: CommandDeadline) -> bool:
+        """Whether one call can drain many nodes."""
+
+    def drain_list(self, nodes: Sequence[str], reason: str, due: CommandDeadline) -> None:
+        """Drain many known nodes with this reason. After an error, some of them may be drained."""
 
     def resume(self, node: str, due: CommandDeadline) -> None:
         """Lift any drain of a node."""

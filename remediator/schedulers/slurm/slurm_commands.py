@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
+from collections.abc import Iterator, Sequence
 
 from remediator.model.node_location import NodeLocation
 from remediator.schedulers.slurm import json_documents, scontrol_text
@@ -20,6 +21,7 @@ from remediator.schedulers.slurm.slurm_records import Reservation, SlurmJob, Slu
 
 SEARCH_PATH = "/usr/bin:/bin:/usr/sbin:/sbin:/usr/local/bin:/opt/slurm/bin"
 DEATH_S = 0.5  # how long a killed program may take to exit; one blocked on a dead file system does not
+LIST_BYTES_MAX = 100_000  # Linux accepts 128 KiB in one argument
 _KEPT = ("HOME", "USER", "LANG", "SLURM_CONF")
 
 
@@ -87,6 +89,15 @@ class SlurmCommands:
     def drain(self, node: str, reason: str, due: CommandDeadline) -> None:
         """``scontrol update``."""
         self._run(due, "scontrol", "update", f"nodename={node}", "state=drain", f"reason={reason}")
+
+    def takes_lists(self, due: CommandDeadline) -> bool:  # noqa: ARG002 - slurmrestd has to ask
+        """Always."""
+        return True
+
+    def drain_list(self, nodes: Sequence[str], reason: str, due: CommandDeadline) -> None:
+        """``scontrol update`` of a host list, split where it would exceed the length of an argument."""
+        for part in split_hostlist(nodes, LIST_BYTES_MAX):
+            self.drain(part, reason, due)
 
     def resume(self, node: str, due: CommandDeadline) -> None:
         """``scontrol update``."""
@@ -167,3 +178,22 @@ class SlurmCommands:
             process.communicate(timeout=DEATH_S)
             return
         self._undead.append(process)
+
+
+def split_hostlist(nodes: Sequence[str], bytes_max: int) -> Iterator[str]:
+    """Yield host lists of all `nodes`, each of at most `bytes_max` bytes or one node.
+
+    >>> list(split_hostlist(["n1", "n2", "gpu30"], 5))
+    ['n1,n2', 'gpu30']
+    """
+    part: list[str] = []
+    size = 0
+    for node in nodes:
+        length = len(node.encode()) + 1
+        if part and size + length > bytes_max + 1:
+            yield ",".join(part)
+            part, size = [], 0
+        part.append(node)
+        size += length
+    if part:
+        yield ",".join(part)

@@ -7,21 +7,25 @@ and right after a change; what another did in between is left alone and reported
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
 from remediator.model.node_location import NodeLocation, merge_locations
 from remediator.model.scheduler_hold import ActionOutcome, ActionResult, HoldOwner, SchedulerNodeState
 from remediator.schedulers.scheduler_protocol import (
+    MayBegin,
+    NodeCordon,
     check_cordon,
     check_operator_cordon,
     check_operator_uncordon,
     check_resume,
+    cordon_each,
     format_operator_reason,
     format_own_reason,
 )
 from remediator.schedulers.slurm.controller_protocol import CommandDeadline, SlurmController, SlurmError
+from remediator.schedulers.slurm.cordon_batch import CordonBatch, refuse_taken_over
 from remediator.schedulers.slurm.drain_ownership import describe_slurm_hold, is_partly_reserved, jobs_by_node
 from remediator.schedulers.slurm.job_requeue import requeue_node_jobs
 from remediator.schedulers.slurm.lost_drains import DrainMemory
@@ -33,6 +37,7 @@ from vocabulary.clock import Clock, SystemClock
 
 BACKOFF_FIRST_S = 0.5
 BACKOFF_LONGEST_S = 15.0
+COMMANDS_AT_ONCE = 4
 
 
 class SlurmScheduler:
@@ -129,6 +134,22 @@ class SlurmScheduler:
             return ActionOutcome(ActionResult.FAILED, str(error))
         return self._taken_over(node, due) or ActionOutcome(ActionResult.DONE, f"Slurm drains {node}: {ours}")
 
+    def cordon_many(self, cordons: Sequence[NodeCordon], may_begin: MayBegin) -> Iterator[tuple[str, ActionOutcome]]:
+        """Drain nodes of the same cause with one update, and with a shared reason; others one by one."""
+        try:
+            together = self._slurm.takes_lists(CommandDeadline(self._options.deadline_s))
+        except SlurmError:  # it is down: each cordon says so
+            together = False
+        by_cause: dict[str, list[NodeCordon]] = {}
+        for each in cordons:
+            by_cause.setdefault(each.cause if together else "", []).append(each)
+        alone = by_cause.pop("", [])
+        for cause, group in by_cause.items():
+            batch = CordonBatch(self._slurm, self._look_at, self._options.deadline_s)
+            yield from batch.cordon(cause, group, may_begin)
+            alone += batch.one_by_one
+        yield from cordon_each(self.cordon, alone, may_begin, COMMANDS_AT_ONCE)
+
     def resume(self, node: str) -> ActionOutcome:
         """Lift our drain."""
         due = CommandDeadline(self._options.deadline_s)
@@ -224,6 +245,13 @@ class SlurmScheduler:
         found = self._slurm.node(node, due)
         return describe_slurm_hold(found, ()) if found is not None else _unknown_node_hold(node)
 
+    def _look_at(self, nodes: Collection[str], due: CommandDeadline) -> dict[str, SchedulerNodeState]:
+        """Return these nodes now as in `_look`, with one query of all nodes."""
+        known = {node.name: node for node in self._slurm.nodes(due)}
+        return {
+            name: describe_slurm_hold(known[name], ()) if name in known else _unknown_node_hold(name) for name in nodes
+        }
+
     def _taken_over(self, node: str, due: CommandDeadline) -> ActionOutcome | None:
         """Return whether an operator came between our read and our change. None if not, or if that is unknown."""
         try:
@@ -232,7 +260,7 @@ class SlurmScheduler:
             return None
         if after.owner is not HoldOwner.OPERATOR:
             return None
-        return ActionOutcome(ActionResult.REFUSED, f"an operator took over {node} at the same moment: {after.reason}")
+        return refuse_taken_over(after)
 
 
 def _connect_controller(options: SlurmOptions) -> SlurmController:

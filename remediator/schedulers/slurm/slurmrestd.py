@@ -11,7 +11,7 @@ import http.client
 import socket
 import ssl
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote, urlsplit
@@ -73,6 +73,14 @@ class Slurmrestd:
             self._change(node, {"state": ["DRAIN"], "reason": reason}, due)
         else:
             self._commands.drain(node, reason, due)
+
+    def takes_lists(self, due: CommandDeadline) -> bool:
+        """Only where commands do it: a call of the API changes one node."""
+        return not self._changes_nodes(due)
+
+    def drain_list(self, nodes: Sequence[str], reason: str, due: CommandDeadline) -> None:
+        """By command."""
+        self._commands.drain_list(nodes, reason, due)
 
     def resume(self, node: str, due: CommandDeadline) -> None:
         """``POST node/NAME``."""

@@ -41,6 +41,7 @@ class Server(ThreadingHTTPServer):
 
     daemon_threads = True
     block_on_close = False
+    request_queue_size = 128  # with the default of 5, many clients at once are reset
 
     def __init__(self, rules: dict[str, list[dict[str, Any]] | None], certificate: Path | None = None) -> None:
         """`certificate`: a file with a key and a certificate for 127.0.0.1, to speak TLS."""

@@ -187,7 +187,7 @@ def test_when_the_term_is_over_nobody_waits_for_the_lead_any_more(
     board.leads = False
     performer.start_due_actions(board.publish(action("a", "cordon")))
     performer.give_up()
-    ended = threading.Thread(target=performer._holds.shutdown, daemon=True)
+    ended = threading.Thread(target=performer._cordons.shutdown, daemon=True)
     ended.start()
     ended.join(60)
     assert not ended.is_alive()

@@ -11,7 +11,8 @@ import pytest
 
 from remediator.api.record_views import node_list_view
 from remediator.engine.decision_engine import DecisionEngine, StateSnapshot
-from remediator.execution.action_executor import QUIET_S, ActionExecutor, SchedulerHealthLog, scheduler_health_text
+from remediator.execution.action_executor import ActionExecutor
+from remediator.execution.scheduler_health import QUIET_S, SchedulerHealthLog, scheduler_health_text
 from remediator.fleet.report_registry import ReportRegistry
 from remediator.model.journal_records import NodeRecord
 from remediator.model.scheduler_hold import ActionOutcome, ActionResult, HoldOwner, SchedulerNodeState

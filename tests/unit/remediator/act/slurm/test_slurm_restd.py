@@ -96,6 +96,11 @@ def test_the_newest_version_that_both_know_is_found_once(server: Server) -> None
     ]
 
 
+def test_only_an_api_that_changes_no_nodes_leaves_lists_to_commands(server: Server) -> None:
+    assert not restd(server, version=VERSION).takes_lists(CommandDeadline(5.0))
+    assert restd(server, version="v0.0.38").takes_lists(CommandDeadline(5.0))
+
+
 def test_a_drain_and_its_end_are_posted(server: Server, tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("SLURM_JWT=abc\n")
