@@ -20,6 +20,7 @@ from remediator.api.api_application import HANDLERS
 from remediator.api.fast_path import FastPathApplication
 from remediator.api.heartbeat_lane import HeartbeatLane
 from remediator.api.route_table import ENDPOINTS
+from remediator.model.credentials import Role
 from remediator.serving.http_protocol import LANE_BYTES_MAX, LANE_REQUEST, BoundedHttpProtocol
 from tests.nodes.in_memory_connection import Wire
 from tests.unit.remediator.api.in_process_controller import NO_LIMITS, Inside
@@ -207,6 +208,26 @@ def test_limits_and_certificates_hold_on_the_lane_too(tmp_path: Path) -> None:
 
     asyncio.run(talk())
     centre.close()
+
+
+def test_a_connection_from_before_a_change_of_authorities_ends_with_its_answer(centre: Inside) -> None:
+    async def talk() -> None:
+        connection = Connection(reported(centre))
+        connection.protocol.stale = lambda: True
+        assert [s for s, _ in await connection.says(request(centre.token["n1"], heartbeat(8)))] == [200]
+        assert (connection.usual, connection.wire.closed) == (1, True)
+
+    asyncio.run(talk())
+
+
+def test_a_person_with_a_nodes_name_is_no_node(centre: Inside) -> None:
+    token = centre.tokens.issue(Role.OPERATOR, "n1", 1.0)
+
+    async def talk() -> None:
+        connection = Connection(reported(centre))
+        assert [s for s, _ in await connection.says(request(token, heartbeat(8)))] == [403]
+
+    asyncio.run(talk())
 
 
 def test_a_copied_token_is_worth_nothing_without_the_nodes_certificate(centre: Inside) -> None:

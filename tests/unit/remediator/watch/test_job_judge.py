@@ -14,13 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from remediator.model.journal_records import JobRef
 from remediator.monitoring.analysis_passes import PASS_ROWS
+from remediator.monitoring.detector_findings import detector_origin
 from remediator.monitoring.heartbeat_table import RankHeartbeat, read_heartbeats
 from remediator.monitoring.job_judge import JobJudge, JudgeInput, JudgeOutput, NodeUpdate, shard_of
 from remediator.monitoring.job_monitor import TOGETHER_S, UNREAD_S, rank_numbers
 from remediator.monitoring.judge_process import JudgeGoneError, JudgeProcess
 from remediator.monitoring.step_windows import NodeRankReport, StepWindowMatrix
-from tests.unit.remediator.watch.fleet import ROW_S, Fleet
+from tests.unit.remediator.watch.fleet import ROW_S, Fleet, own
 from tests.unit.remediator.watch.test_job_watcher import Leader
 from tests.unit.remediator.watch.test_slow_jobs import slow
 from vocabulary.finding import Finding
@@ -114,12 +116,22 @@ def test_a_process_judges_as_this_one() -> None:
     assert there.concluded
 
 
+def finding_of(job: str, node: str) -> Finding:
+    found = own(node, "straggler/gpu")
+    origin = detector_origin("straggler", JobRef(job, 1))
+    return replace(found, origin=origin, evidence={"job": job, "level": "watch"}, last_seen=1.0)
+
+
 def test_several_judges_divide_the_jobs_and_end_none_of_another() -> None:
     names = ["train", *(name for name in map("job-{}".format, range(99)) if shard_of(name, 3) != shard_of("train", 3))]
     fleets = [Reporting(heartbeats=True, job=name) for name in names[:2]]
     for number, fleet in enumerate(fleets):
         fleet.fleet.names = [f"{'mn'[number]}{place}" for place in range(2)]
     judges = [JobJudge(shard, 3) for shard in range(3)]
+    theirs = finding_of(names[0], "m0")
+    other = next(judge for judge in judges if judge._shard != shard_of(names[0], 3))
+    ended = other.step(JudgeInput(1.0, heard_all=True, findings=(theirs,)))
+    assert ended.news == (), "another judge has this job, and knows whether it has ended"
     known = judged([judge.step for judge in judges], *fleets)
     assert known.concluded == [("m0", "straggler/gpu", names[0]), ("n0", "straggler/gpu", names[1])]
     assert [sum(ref.job in names for ref in judge.jobs) for judge in judges].count(1) == 2
@@ -205,6 +217,7 @@ def test_windows_from_heartbeats_take_the_places_of_those_from_reports(moves: li
             else:
                 others.append(word)
         by_beat.take(others, at, read_heartbeats(beats) if beats else None)
+        assert all((seat.node == "n0") == (rank < 2) for rank, seat in by_beat.seats.items())
         assert (by_beat.grid, by_beat.frontier, by_beat.seats) == (by_report.grid, by_report.frontier, by_report.seats)
         if by_report.frontier < 0:
             continue
@@ -213,6 +226,57 @@ def test_windows_from_heartbeats_take_the_places_of_those_from_reports(moves: li
         assert here.cells.keys() == there.cells.keys()
         for name, cells in here.cells.items():
             np.testing.assert_array_equal(cells, there.cells[name], err_msg=name)
+
+
+def test_ranks_that_only_send_heartbeats_keep_their_places() -> None:
+    """And a rank that another node held is placed once that one is silent for too long."""
+    judge, fleet = JobJudge(), Fleet(nodes=2)
+    heard = fleet.say()
+    bases = [report(word.node, word.ranks, 1, word.at) for word in heard]
+    judge.step(JudgeInput(heard[0].at, updates=tuple(_whole(each) for each in bases)))
+    (job,) = judge.jobs.values()
+    last = bases
+    for seq in range(2, 50):  # longer than a silent rank stays
+        heard = fleet.say()
+        now = [report(word.node, word.ranks, seq, word.at) for word in heard]
+        beats = [_beat(*each) for each in zip(bases, now, last, strict=True)]
+        judge.step(JudgeInput(heard[0].at, updates=tuple(beats)))
+        last = now
+        (crew,) = job._crews
+        assert len(crew.timings.seats) == 16
+    assert job.words["n0"].at == heard[0].at
+    assert job.words["n0"].now().ranks[0].step == heard[0].ranks[0].step
+    assert crew.heat.is_recent(heard[0].at), "the pace of the job is known from heartbeats"
+
+
+def _whole(each: Report) -> NodeUpdate:
+    packed = tuple(msgspec.msgpack.encode(rank.windows) for rank in each.ranks)
+    bare = tuple(replace(rank, windows=()) for rank in each.ranks)
+    return NodeUpdate(each.node, each.sent_at, each.sent_at, 30.0, bare, packed, ())
+
+
+def _beat(base: Report, now: Report, last: Report) -> NodeUpdate:
+    beat = build_heartbeat(base, now, newest_windows(last))
+    assert beat is not None
+    return NodeUpdate(now.node, now.sent_at, now.sent_at, 30.0, None, (), (beat,))
+
+
+def test_windows_that_wait_are_not_lost_by_a_whole_report() -> None:
+    """A report with another rank comes before the heartbeats of the older one were read; it repeats their windows."""
+    judge, fleet = JobJudge(), Fleet(nodes=1)
+    (word,) = fleet.say()
+    base = report("n0", word.ranks, 1, word.at)
+    judge.step(JudgeInput(word.at, updates=(_whole(base),)))
+    (word,) = fleet.say()
+    now = report("n0", word.ranks, 2, word.at)
+    judge.step(JudgeInput(base.sent_at + 0.1, updates=(_beat(base, now, base),)))  # too soon to be read
+    other = report("n0", [*word.ranks[:-1], replace(word.ranks[-1], pid=2)], 3, word.at)
+    found = judge.step(JudgeInput(base.sent_at + 0.2, updates=(_whole(other),)))
+    assert not found.faults
+    found = judge.step(JudgeInput(base.sent_at + 60.0))
+    assert not found.faults
+    (crew,) = next(iter(judge.jobs.values()))._crews
+    assert crew.timings.frontier == 1
 
 
 def test_a_rank_that_lost_its_place_is_placed_again_by_heartbeats() -> None:
