@@ -45,7 +45,7 @@ def compile_extension(root: str, place: str) -> list[Path]:
     """Return the extension's file, compiled into `place`; nothing where it cannot be compiled."""
     try:
         from setuptools import Distribution, Extension  # noqa: PLC0415 - optional, like the extension
-        from setuptools.command.build_ext import build_ext  # noqa: PLC0415
+        from setuptools.command.build_ext import build_ext  # noqa: PLC0415 - same
     except ImportError:
         return []
     extension = Extension(
