@@ -13,7 +13,7 @@ help: ## show this help
 
 venv: $(STAMP) ## create the virtual environment if requirements changed
 
-$(STAMP): pyproject.toml requirements/dev.lock requirements/constraints-dev.txt
+$(STAMP): pyproject.toml hatch_build.py healthd/trainer/beacons/_step_writer.c requirements/dev.lock requirements/constraints-dev.txt
 	@echo "installing into $(VENV) (minutes the first time) ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "cannot create $(VENV): install Python's venv module (Debian: apt-get install python3-venv)" >&2; rm -rf $(VENV); exit 1; }
 	$(PIP) --require-hashes -r requirements/dev.lock

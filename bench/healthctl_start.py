@@ -79,6 +79,11 @@ def time_command(command: list[str], env: dict[str, str], code: int = 0) -> tupl
     return time.perf_counter() - started, used.ru_utime + used.ru_stime
 
 
+def installed_environment() -> dict[str, str]:
+    """This environment, but healthctl may keep its compiled modules, as an installed one does; so run it once before."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+
 def on_a_terminal(command: list[str], env: dict[str, str]) -> tuple[float, float]:
     """The same where standard output is a terminal."""
     ours, theirs = pty.openpty()
@@ -103,14 +108,15 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         token = Path(place) / "token"
         token.write_text("t\n")
-        env = os.environ | {
+        token.chmod(0o600)
+        env = installed_environment() | {
             "HEALTHCTL_SERVER": f"http://127.0.0.1:{server.server_port}", "HEALTHCTL_TOKEN_FILE": str(token),
             "NO_PROXY": "*", "TERM": "xterm-256color", "COLUMNS": "120",
         }  # fmt: skip
         print(f"{RUNS} runs each, ms: processor median (least), clock median (least); nodes: {FLEET} unless limited")
         for way, run in (("pipe", time_command), ("terminal", on_a_terminal)):
             for command in COMMANDS:
-                found = [run([str(HEALTHCTL), *command], env) for _ in range(RUNS)]
+                found = [run([str(HEALTHCTL), *command], env) for _ in range(RUNS + 1)][1:]
                 clock, processor = ([1e3 * times[index] for times in found] for index in (0, 1))
                 figures = "  ".join(f"{statistics.median(ms):6.0f} ({min(ms):4.0f})" for ms in (processor, clock))
                 print(f"{way:<9} {' '.join(command):<20} {figures}", flush=True)

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import requests
 
-from bench.healthctl_start import time_command
+from bench.healthctl_start import installed_environment, time_command
 from bench.remediator_load import DICE, build_remap_finding
 from bench.web_pages import Looked
 from remediator.model.views import StatusView
@@ -85,9 +85,12 @@ def measure_status(fleet: Looked, incidents: int, runs: int, trees: list[Path], 
     token.write_text(fleet.token)
     token.chmod(0o600)
     forms = ("table", "wide", "json")
-    env = os.environ | {"HEALTHCTL_SERVER": f"http://127.0.0.1:{fleet.port}", "HEALTHCTL_TOKEN_FILE": str(token)}
+    env = installed_environment() | {
+        "HEALTHCTL_SERVER": f"http://127.0.0.1:{fleet.port}",
+        "HEALTHCTL_TOKEN_FILE": str(token),
+    }
     took: dict[tuple[Path, str], list[tuple[float, float]]] = {(tree, form): [] for tree in trees for form in forms}
-    for _ in range(runs):
+    for _ in range(runs + 1):
         for (tree, form), found in took.items():
             command = [sys.executable, "-P", "-m", "healthctl", "status", "-o", form]
             found.append(time_command(command, env | {"PYTHONPATH": str(tree)}, PROBLEM if incidents else 0))
@@ -95,7 +98,7 @@ def measure_status(fleet: Looked, incidents: int, runs: int, trees: list[Path], 
         command = [sys.executable, "-P", "-m", "healthctl", "status", "-o", form]
         asked = count_requests(command, env | {"PYTHONPATH": str(tree)})
         figures = []
-        clock, processor = zip(*found, strict=True)
+        clock, processor = zip(*found[1:], strict=True)
         for each in (processor, clock):
             ms = sorted(1000 * seconds for seconds in each)
             figures.append(f"{statistics.median(ms):.0f} ({ms[0]:.0f}) | {statistics.quantiles(ms, n=20)[18]:.0f}")

@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from unittest.mock import patch
 
 from bench import nvrx
 from healthctl.demo.training import COMMAND
@@ -23,6 +24,7 @@ from healthd.trainer.beacons.beacon_directory import prepare_directory
 from healthd.trainer.beacons.mailbox import post_order
 from healthd.trainer.beacons.page_reader import BeaconView
 from healthd.trainer.beacons.step_ring import summarize_durations
+from healthd.trainer.beacons.step_writer import StepWriter
 from healthd.trainer.framework import NoFramework
 from healthd.trainer.guard import Guard, TrainingStep
 
@@ -57,7 +59,31 @@ def print_cost_row(what: str, p50: float, p99: float, unit: str) -> None:
 
 
 def host_time(directory: str) -> None:
-    with open_guard(directory) as (beacon, guard):
+    for name, writer in step_writers().items():
+        print(f"steps written in {name}")
+        step_time(directory, writer)
+    with open_guard(directory, StepWriter) as (beacon, _):
+        view = read_page(beacon.path)
+        print_cost_row("daemon: read one page (ring unparsed)", *time_calls(lambda: read_page(beacon.path), 5000), "ns")
+        print_cost_row("daemon: parse the newest 64 steps", *time_calls(lambda: view.steps(64), 2000), "ns")
+        print_cost_row(
+            "daemon: medians of 64 steps", *time_calls(lambda: summarize_durations(view.steps(64)), 2000), "ns"
+        )
+        print_cost_row("daemon: parse the 1024 steps of a ring", *time_calls(view.steps, 300), "ns")
+
+
+def step_writers() -> dict[str, type[StepWriter]]:
+    """The writer in Python, and the one in C where it is built."""
+    writers = {"Python": StepWriter}
+    with contextlib.suppress(ImportError):
+        from healthd.trainer.beacons._step_writer import StepWriter as InC  # noqa: PLC0415 - it may be missing
+
+        writers["C"] = InC
+    return writers
+
+
+def step_time(directory: str, writer: type[StepWriter]) -> None:
+    with open_guard(directory, writer) as (beacon, guard):
 
         def bare() -> None:
             beacon.begin_step(1)
@@ -67,13 +93,6 @@ def host_time(directory: str) -> None:
         print_cost_row("beacon: poll of an empty mailbox", *time_calls(beacon.poll), "ns")
         for what, step in guard_steps(guard).items():
             print_cost_row(f"guard: {what}", *time_calls(step), "ns")
-        view = read_page(beacon.path)
-        print_cost_row("daemon: read one page (ring unparsed)", *time_calls(lambda: read_page(beacon.path), 5000), "ns")
-        print_cost_row("daemon: parse the newest 64 steps", *time_calls(lambda: view.steps(64), 2000), "ns")
-        print_cost_row(
-            "daemon: medians of 64 steps", *time_calls(lambda: summarize_durations(view.steps(64)), 2000), "ns"
-        )
-        print_cost_row("daemon: parse the 1024 steps of a ring", *time_calls(view.steps, 300), "ns")
 
 
 def guard_steps(guard: Guard) -> dict[str, Callable[[], None]]:
@@ -110,10 +129,11 @@ def guard_steps(guard: Guard) -> dict[str, Callable[[], None]]:
 
 
 @contextlib.contextmanager
-def open_guard(directory: str) -> Iterator[tuple[Beacon, Guard]]:
-    """A page in `directory` of the only rank of a job, and its guard."""
+def open_guard(directory: str, writer: type[StepWriter]) -> Iterator[tuple[Beacon, Guard]]:
+    """A page in `directory` of the only rank of a job, written by `writer`, and its guard."""
     place = RankPlacement("bench", 0, 0, 1)
-    beacon = Beacon.create(directory, place)
+    with patch("healthd.trainer.beacons.beacon.StepWriter", writer):
+        beacon = Beacon.create(directory, place)
     with Guard(place, beacon, LocalStore(), framework=NoFramework(), termination_seconds=0.0) as guard:
         yield beacon, guard
     beacon.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import signal
@@ -143,6 +144,7 @@ def _end_without_reader() -> None:
 
 def main() -> None:
     """Entry point of the `healthctl` script."""
+    gc.set_threshold(50_000)  # imports make many objects and no garbage: looking for some took a twentieth of `status`
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal that lacks a character must not cause a failure

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import statistics
 import sys
 import tempfile
@@ -13,7 +12,7 @@ from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 from bench import minimum_costs
-from bench.healthctl_start import HEALTHCTL, Centre, time_command
+from bench.healthctl_start import HEALTHCTL, Centre, installed_environment, time_command
 from bench.report.records import Beside, Budget, Effort, Figure, Limit, Measured, at_most, summarise_values
 
 COMMANDS = (("--help",), ("version",), ("status",), ("nodes", "--limit", "20"))
@@ -27,7 +26,7 @@ def measure_healthctl_start(effort: Effort) -> Measured:
     with _answering() as environment:
         repeats = {
             command: [
-                [time_command([str(HEALTHCTL), *command], environment) for _ in range(runs)]
+                [time_command([str(HEALTHCTL), *command], environment) for _ in range(runs + 1)][1:]
                 for _ in range(effort.repeats)
             ]
             for command in COMMANDS
@@ -65,8 +64,9 @@ def _answering() -> Iterator[dict[str, str]]:
     with tempfile.TemporaryDirectory() as place:
         token = Path(place) / "token"
         token.write_text("t\n")
+        token.chmod(0o600)
         url = f"http://127.0.0.1:{server.server_port}"
-        yield os.environ | {"HEALTHCTL_SERVER": url, "HEALTHCTL_TOKEN_FILE": str(token), "NO_PROXY": "*"}
+        yield installed_environment() | {"HEALTHCTL_SERVER": url, "HEALTHCTL_TOKEN_FILE": str(token), "NO_PROXY": "*"}
     server.shutdown()
     server.server_close()
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -63,8 +62,7 @@ def state_cell(word: str) -> Value:
     return Cell(word, tone) if tone else word
 
 
-@dataclass(frozen=True)
-class Column(Generic[T]):
+class Column(msgspec.Struct, Generic[T], frozen=True):  # a dataclass takes ten times as long to define
     """One column of a table. `wide` columns are shown with ``-o wide``; `prose` columns shrink on a narrow terminal."""
 
     title: str
@@ -73,8 +71,7 @@ class Column(Generic[T]):
     prose: bool = False
 
 
-@dataclass(frozen=True)
-class Rows(Generic[T]):
+class Rows(msgspec.Struct, Generic[T], frozen=True):
     """A table; `empty` is printed if there are no rows."""
 
     items: Sequence[T]
@@ -86,15 +83,13 @@ class Rows(Generic[T]):
         return [column for column in self.columns if wide or not column.wide]
 
 
-@dataclass(frozen=True)
-class Facts:
+class Facts(msgspec.Struct, frozen=True):
     """One `name  value` line per pair with a non-empty value."""
 
     pairs: Sequence[tuple[str, Value]]
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(msgspec.Struct, frozen=True):
     """A single sentence; `indent` in columns."""
 
     value: Value

@@ -130,6 +130,7 @@ class Guard:
         self._watched = beacon.mailbox()
         self._poll = beacon.poll
         self._begin: Callable[[int], None] = self._begin_first
+        self._note_step: Callable[[], None] | None = None
 
     @classmethod
     def from_env(
@@ -155,6 +156,7 @@ class Guard:
     def enable_swap(self, swap: RankReplacer) -> None:
         """Enable swaps under a launcher that replaces ranks: this rank then continues when others leave."""
         self._swap = swap
+        self._note_step = swap.note_step
         self._evictions = Evictions(swap, self._place.node)
 
     def on_abort(self, snapshot: Snapshot) -> None:
@@ -188,7 +190,8 @@ class Guard:
         if order is not None or self._voting or self._termination.noticed or self._swap.noticed:
             self._boundary(step, order)
         self._begin(step)
-        self._swap.note_step()
+        if self._note_step is not None:
+            self._note_step()
         return self._step
 
     def __enter__(self) -> Guard:  # noqa: PYI034 - Self is Python 3.11's

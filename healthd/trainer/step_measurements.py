@@ -9,16 +9,19 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, SupportsFloat
 
 from healthd.trainer.beacons import step_ring
-from healthd.trainer.beacons.beacon import Beacon, EndedStep, NullBeacon
+from healthd.trainer.beacons.beacon import Beacon, NullBeacon
 from healthd.trainer.beacons.step_ring import (
     AWAITED,
     GRAD_NORM,
     LOSS,
     ON_DEVICE,
+    SECTION_NAMES,
     TOKENS,
+    EndedStep,
     EntryMeasurements,
     StepSection,
 )
@@ -30,22 +33,6 @@ _NO_SECONDS = (0.0,) * len(StepSection)
 _NAMES = {LOSS: "loss", GRAD_NORM: "grad_norm", TOKENS: "tokens"}
 
 _log = logging.getLogger("healthd.trainer")
-
-
-class TimedSection:
-    """A section as a context manager; one for all steps, and it may be nested in itself."""
-
-    __slots__ = ("_enter", "_leave", "_section")
-
-    def __init__(self, section: StepSection, enter: Callable[[int], None], leave: Callable[[int], None]) -> None:
-        self._section = int(section)
-        self._enter, self._leave = enter, leave
-
-    def __enter__(self) -> None:
-        self._enter(self._section)
-
-    def __exit__(self, *_: object) -> None:
-        self._leave(self._section)
 
 
 class _PendingStep(NamedTuple):
@@ -60,41 +47,42 @@ class _PendingStep(NamedTuple):
 
 
 class StepMeasurements:
-    """The running step's measurements, and pending ones. `touched` is 0 while the step reported nothing."""
+    """The running step's measurements, and pending ones."""
 
     def __init__(self, beacon: Beacon | NullBeacon, monotonic: Callable[[], float]) -> None:
         self._beacon = beacon
-        self._publish = beacon.section
+        self.writer = writer = beacon.writer
         self._heard = isinstance(beacon, Beacon)
         self._monotonic = monotonic
         self._device: Device | None = None
         self._waiting: deque[_PendingStep] = deque()
         self._warned: set[str] = set()
-        self._outer: list[int] = []
-        self._since = self._marked_at = 0.0
+        self._marked_at = 0.0
         self._late: dict[int, LateNumber] = {}
         self._marks: list[Any] = []
         self._intervals: list[tuple[int, Any, Any]] = []
-        self.sections = {s.name.lower(): TimedSection(s, self._enter, self._leave) for s in StepSection if s}
+        self.sections = {name: writer.timed_section(at) for at, name in enumerate(SECTION_NAMES, 1)}
         self.reset()
 
     def use(self, device: Device) -> None:
         """Time sections on this GPU from now on."""
         self._device = device
+        self.writer.marker = self._mark
+
+    @property
+    def touched(self) -> int:
+        """0 while the running step reported nothing."""
+        return self.writer.touched
 
     def reset(self) -> None:
         """Discard the running step's reports."""
-        self.touched = 0
-        self._seconds = [0.0] * len(_NO_SECONDS)
-        self._current = 0
+        self.writer.reset()
         self._loss = self._grad_norm = 0.0
         self._tokens = 0
-        if self._outer:
-            self._outer = []
         if self._marks or self._late:
             self._marks, self._intervals, self._late = [], [], {}
 
-    def unknown(self, name: object) -> TimedSection:
+    def unknown(self, name: object) -> AbstractContextManager[None]:
         """Return `other` for an unknown section, with one warning."""
         known = ", ".join(self.sections)
         self._warn("section", f"section {name!r} is counted as 'other'; there are {known}")
@@ -106,25 +94,26 @@ class StepMeasurements:
             return
         if loss is not None and (number := self._number(LOSS, loss)) is not None:
             self._loss = number
-            self.touched |= LOSS
+            self.writer.touched |= LOSS
         if grad_norm is not None and (number := self._number(GRAD_NORM, grad_norm)) is not None:
             self._grad_norm = number
-            self.touched |= GRAD_NORM
+            self.writer.touched |= GRAD_NORM
         if tokens is not None and (number := self._number(TOKENS, tokens)) is not None:
             if 0 <= number < step_ring.NUMBER_MAX:
                 self._tokens = int(number)
-                self.touched |= TOKENS
+                self.writer.touched |= TOKENS
             else:
                 self._warn("count", f"tokens not reported: {number} is not a count")
 
     def end(self) -> None:
         """Write the completed step to the ring, with values of earlier steps that have arrived."""
-        told = EntryMeasurements(self.touched, self._seconds, self._loss, self._grad_norm, self._tokens)
         if self._marks or self._late:
-            self._end_on_device(told)
+            self._end_on_device()
+            self.reset()
         else:
-            self._beacon.end_measured_step(told)
-        self.reset()
+            self.writer.end_told_step(self._loss, self._grad_norm, self._tokens)
+            self._loss = self._grad_norm = 0.0
+            self._tokens = 0
         if self._waiting:
             self.write_arrived()
 
@@ -143,33 +132,8 @@ class StepMeasurements:
 
     def rest_is_communication(self) -> None:
         """Count the rest of a backward pass as waiting for peers; does nothing outside of one."""
-        if self._current == StepSection.BACKWARD:
-            self._enter(StepSection.COMMUNICATION)
-
-    def _enter(self, section: int) -> None:
-        now = self._monotonic()
-        current = self._current
-        if current:
-            self._seconds[current] += now - self._since
-        self._outer.append(current)
-        self._current, self._since = section, now
-        self.touched |= 1 << section >> 1
-        if self._device is not None:
-            self._mark(current, now)
-        self._publish(section)
-
-    def _leave(self, section: int) -> None:
-        now = self._monotonic()
-        inner = current = self._current
-        self._seconds[current] += now - self._since
-        outer = self._outer.pop() if self._outer else 0
-        while inner != section and self._outer:  # nested sections end with it
-            inner, outer = outer, self._outer.pop()
-        self._current = outer
-        self._since = now
-        if self._device is not None:
-            self._mark(current, now)
-        self._publish(outer)
+        if self.writer.current == StepSection.BACKWARD:
+            self.writer.enter(StepSection.COMMUNICATION)
 
     def _mark(self, closing: int, now: float) -> None:
         """Mark where one section ends and another, or none, begins."""
@@ -206,12 +170,14 @@ class StepMeasurements:
         late = self._device.hand_over(value) if self._device is not None else None
         if late is None:
             raise TypeError("it is on a device that cannot return it without waiting")
+        self.writer.marker = self._mark
         self._late[flag] = late
-        self.touched |= AWAITED
+        self.writer.touched |= AWAITED
 
-    def _end_on_device(self, told: EntryMeasurements) -> None:
+    def _end_on_device(self) -> None:
         """End a step timed by the GPU: its time counts, not the host's, and is unknown until it arrives."""
-        told = told._replace(flags=told.flags & _NUMBERS, seconds=_NO_SECONDS)
+        flags = self.writer.touched
+        told = EntryMeasurements(flags & _NUMBERS, _NO_SECONDS, self._loss, self._grad_norm, self._tokens)
         ended = self._beacon.end_measured_step(told._replace(flags=told.flags | AWAITED))
         try:
             if self._late and self._device is not None:
@@ -241,12 +207,12 @@ class StepMeasurements:
 
     def _give_up(self, error: Exception) -> None:
         self._warn("device", f"the GPU's times and values can no longer be read: {error}")
-        self._device = None
+        self._device = self.writer.marker = None
         for step in self._waiting:
             self._beacon.complete(step.ended, step.told)
         self._waiting.clear()
         self._marks, self._intervals, self._late = [], [], {}
-        self.touched &= ~AWAITED
+        self.writer.touched &= ~AWAITED
 
     def _warn(self, what: str, problem: str) -> None:
         if what not in self._warned:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import SupportsFloat
 
-from healthd.trainer.step_measurements import StepMeasurements, TimedSection
+from healthd.trainer.step_measurements import StepMeasurements
 
 
 class TrainingStep:
@@ -36,8 +37,9 @@ class TrainingStep:
         self._saved = saved
         self._measures = measures
         self._sections = measures.sections
+        self._writer = measures.writer
 
-    def section(self, name: str) -> TimedSection:
+    def section(self, name: str) -> AbstractContextManager[None]:
         """Time a part of the step: `with s.section("forward"):`.
 
         The names are data, forward, backward, communication, optimizer, checkpoint and other. Sections may be nested:
@@ -72,11 +74,11 @@ class TrainingStep:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         if error is None:
-            if self._measures.touched:
+            if self._writer.touched:
                 self._measures.end()
             else:
                 self._end()
-        elif self._measures.touched:
+        elif self._writer.touched:
             self._measures.reset()
         if self.checkpoint_due:
             self._end_agreed(error)

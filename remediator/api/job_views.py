@@ -104,8 +104,8 @@ def list_job_views(snapshot: StateSnapshot, registry: ReportRegistry) -> tuple[J
     """Return every job with ranks, its newest attempt, by name; without its ranks."""
     entries = [registry.get(name) for name in snapshot.nodes]
     gathered, swaps = _gather_job_attempts(entries), _gather_swaps(entries)
-    for record in snapshot.nodes.values():  # nodes that have not reported to this leader yet
-        if record.jobs and registry.get(record.node) is None:
+    for record, entry in zip(snapshot.nodes.values(), entries, strict=True):
+        if entry is None:  # it has not reported to this leader yet
             for ref in record.jobs:
                 gathered.setdefault(ref, _JobAttempt([], [])).nodes.append(record.node)
     newest: dict[str, JobRef] = {}

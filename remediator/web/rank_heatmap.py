@@ -6,8 +6,9 @@ the one that does not wait. Ranks are compared within their pipeline stage.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from itertools import chain
+from itertools import accumulate, chain
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -38,9 +39,8 @@ _Numbers = npt.NDArray[Any]
 class _RankTable(NamedTuple):
     """All ranks, and the indices (`here`) of those of one stage. `own` is seconds per step without communication."""
 
-    nodes: Sequence[str]
     crew: Crew
-    ranks: Sequence[RankStatus]
+    begins: Sequence[int]  # index of each share's first rank
     here: _Numbers
     own: _Numbers
     alive: _Numbers
@@ -49,12 +49,14 @@ class _RankTable(NamedTuple):
 
     def seat(self, n: int) -> _Seat:
         """The rank with index `n`, and its node."""
-        return self.nodes[self.place[n]], self.ranks[n]
+        which = bisect_right(self.begins, n) - 1
+        node, share = self.crew[which]
+        return node, share.ranks[n - self.begins[which]]
 
     def progress(self, n: int) -> RankProgress:
         """What the rank with index `n` does now."""
-        place = int(self.place[n])  # in ascending order
-        return self.crew[place][1].progress_of(n - int(np.searchsorted(self.place, place)))
+        which = bisect_right(self.begins, n) - 1
+        return self.crew[which][1].progress_of(n - self.begins[which])
 
 
 class RankCell(msgspec.Struct, frozen=True, gc=False):
@@ -117,21 +119,26 @@ def build_rank_picture(crew: Crew) -> RankPicture:
     """Build the heat map; nodes keep their order. Works on arrays and per node, because ranks are many."""
     if not crew:
         return RankPicture("a rank", (), ())
-    told = crew_ranks(crew)
-    own = np.fromiter(chain.from_iterable([share.own_s for _, share in crew]), float, len(told))
+    sizes = [len(share.ranks) for _, share in crew]
+    begins = [0, *accumulate(sizes[:-1])]
+    own = np.array(list(chain.from_iterable([share.own_s for _, share in crew])))
     number, stage = _distinct_numbers(list(chain.from_iterable([share.stages for _, share in crew])))
-    nodes, sizes = [node for node, _ in crew], [len(share.ranks) for _, share in crew]
-    place = np.repeat(np.arange(len(crew)), sizes)
-    alive = np.repeat([share.living == len(share.ranks) for _, share in crew], sizes)
-    for n in np.flatnonzero(~alive):
-        alive[n] = told[n].alive
-    pairs = len(np.unique(stage * len(nodes) + place))
-    per_cell = 0 if len(told) <= RANK_CELLS_MAX else -(-pairs // CELLS_MAX)
-    key = place // per_cell if per_cell else _distinct_numbers([rank.rank for rank in told])[1]
+    nodes = list(dict.fromkeys([node for node, _ in crew]))
+    places = {name: place for place, name in enumerate(nodes)}
+    place = np.repeat([places[node] for node, _ in crew], sizes)
+    alive = np.ones(len(own), bool)
+    for begin, (_, share) in zip(begins, crew, strict=True):
+        if share.living != len(share.ranks):
+            alive[begin : begin + len(share.ranks)] = [rank.alive for rank in share.ranks]
+    pairs = _count_distinct(stage * len(places) + place)
+    per_cell = 0 if len(own) <= RANK_CELLS_MAX else -(-pairs // CELLS_MAX)
+    key = place // per_cell if per_cell else _distinct_numbers([rank.rank for rank in crew_ranks(crew)])[1]
     slow: list[SlowRanks] = []
+    order = np.argsort(stage, kind="stable")
+    parts = np.split(order, np.searchsorted(stage[order], np.arange(1, len(number))))
     stages = [
-        _build_stage(each, _RankTable(nodes, crew, told, np.flatnonzero(stage == n), own, alive, place, key), slow)
-        for n, each in enumerate(number)
+        _build_stage(each, _RankTable(crew, begins, here, own, alive, place, key), slow)
+        for each, here in zip(number, parts, strict=True)
     ]
     slow.sort(key=lambda each: (-each.excess, each.ranks))
     unit = "a rank" if not per_cell else "a node" if per_cell == 1 else f"{per_cell} nodes"
@@ -192,8 +199,13 @@ def excess_level(excess: float) -> str:
 def _distinct_numbers(numbers: list[int]) -> tuple[list[int], _Numbers]:
     """The distinct numbers in order, and each number's index among them; nodes may report any number."""
     different = sorted(set(numbers))
-    places = {number: place for place, number in enumerate(different)}
-    return different, np.array([places[number] for number in numbers])
+    return different, np.searchsorted(different, np.array(numbers))
+
+
+def _count_distinct(numbers: _Numbers) -> int:
+    """How many different numbers there are; faster than `numpy.unique` where they are nearly in order."""
+    ordered = np.sort(numbers, kind="stable")
+    return int(np.count_nonzero(ordered[1:] != ordered[:-1])) + min(1, len(ordered))
 
 
 def _build_stage(number: int, told: _RankTable, slow: list[SlowRanks]) -> StageRow:
@@ -209,10 +221,10 @@ def _build_stage(number: int, told: _RankTable, slow: list[SlowRanks]) -> StageR
         number=number,
         ranks=len(own),
         dead=int(np.count_nonzero(~told.alive[told.here])),
-        nodes=len(np.unique(told.place[told.here])),
+        nodes=_count_distinct(told.place[told.here]),
         own=middle,
         slowest=float(told.own[worst]) if len(known) else None,
-        slowest_rank=told.ranks[worst].rank if len(known) else None,
+        slowest_rank=told.seat(worst)[1].rank if len(known) else None,
         slowest_node=told.seat(worst)[0] if len(known) else "",
         cells=cells,
         lines=-(-len(cells) // COLUMNS),

@@ -14,6 +14,7 @@ import torch
 import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint.api import CheckpointException
 
+from healthd.trainer.adapters.pytorch_file_reader import METADATA, LateUnpickling, PlainReader
 from healthd.trainer.adapters.pytorch_file_writer import MeasuredWriter
 from healthd.trainer.adapters.pytorch_host_copy import HostCopy
 from healthd.trainer.adapters.pytorch_peer_copies import PeerCopies
@@ -27,12 +28,13 @@ from healthd.trainer.checkpoint import (
     log_skipped_checkpoint,
     parse_checkpoint_step,
 )
-from healthd.trainer.checkpoint_storage.background_task import BackgroundTask
+from healthd.trainer.checkpoint_storage.background_task import BackgroundTask, ParallelCall
 from healthd.trainer.checkpoint_storage.checkpoint_files import (
     CheckpointError,
     FileEntry,
     FileWriter,
     Manifest,
+    check_listing,
     verify_checkpoint,
 )
 from healthd.trainer.checkpoint_storage.checksums import ChecksumUnavailableError
@@ -212,9 +214,9 @@ class TrainingCheckpoints:
             return begin
         passed_over: list[SkippedCheckpoint] = []
         for path in complete:
-            manifest, why = self._verified(path)
+            manifest, why = self._checked(path, lambda: check_listing(path, METADATA))  # noqa: B023 - called at once
             if manifest is not None:
-                why = self._why_unfit(Checkpoint(path, manifest))
+                why = self._load(Checkpoint(path, manifest))
             if not why:
                 self._checkpoints.fallen_back(passed_over, path)
                 return parse_checkpoint_step(path) + 1
@@ -223,16 +225,16 @@ class TrainingCheckpoints:
         self._checkpoints.fallen_back(passed_over, None)
         return 0
 
-    def _verified(self, path: Path) -> tuple[Manifest | None, str]:
-        """Its manifest, or what is wrong with its files: the same on every rank.
+    def _checked(self, path: Path, check: Callable[[], Manifest]) -> tuple[Manifest | None, str]:
+        """What every rank's check returns, or what is wrong with the files: the same on every rank.
 
         Raises:
-            CheckpointError: a rank lacks a package to verify it with, which is no reason to fall back.
+            CheckpointError: a rank lacks a package to verify them with, which is no reason to fall back.
         """
 
         def share() -> Manifest | str:
             try:
-                return verify_checkpoint(path, part=self._ranks.rank, parts=self._ranks.world)
+                return check()
             except ChecksumUnavailableError as error:
                 return f"{path}: {error}"
 
@@ -242,18 +244,38 @@ class TrainingCheckpoints:
         manifest = found[0]
         return (None, errors[0]) if errors or isinstance(manifest, str) else (manifest, "")
 
-    def _why_unfit(self, found: Checkpoint) -> str:
-        """Load it. Why it does not fit the state, the same on every rank; empty where it is loaded.
+    def _load(self, found: Checkpoint) -> str:
+        """Load it, and verify its files meanwhile. Why it cannot be used, the same on every rank; empty where it is loaded.
+
+        What damaged files left in the state's tensors does not stay: an older checkpoint is loaded over it, or loading fails.
+        Before all is verified, nothing is unpickled but tensors, and nothing is given to the objects.
 
         Raises:
             CheckpointError: it cannot be read now. Another attempt may succeed, so this is no reason to fall back.
         """
+        verified = _begin_verification(found.path, self._ranks.rank, self._ranks.world)
+        tree: dict[str, Any] = {}
+        planner = LateUnpickling()
+        unread: CheckpointError | None = None
+        try:
+            why = self._why_unread(found, tree, planner)
+        except CheckpointError as error:
+            why, unread = "", error
+        _, damage = self._checked(found.path, verified)  # first: damage may look like a lack of memory
+        if damage:
+            return damage
+        if unread is not None:
+            raise unread
+        why = why or self._why_not(planner.unpickle) or self._why_not(lambda: self._state.restore(tree))
+        return f"{found.path}: does not fit this state: {why}" if why else ""
+
+    def _why_unread(self, found: Checkpoint, tree: dict[str, Any], planner: LateUnpickling) -> str:
+        """Read it into `tree`. Why it does not fit the state, the same on every rank; empty where it does. Raises as `_load`."""
         same_world = found.manifest.world == self._ranks.world
         if not same_world:
             text = "%s was saved by %d ranks, this job has %d: random generators and per-rank state start afresh"
             _log.warning(text, found.path, found.manifest.world, self._ranks.world)
-        reader = dcp.FileSystemReader(found.path)
-        tree: dict[str, Any] = {}
+        reader = PlainReader(found.path)
 
         def prepare() -> None:
             paths = (reader.read_metadata().planner_data or {}).values()
@@ -262,15 +284,14 @@ class TrainingCheckpoints:
 
         try:
             if why := self._why_not(prepare):
-                return f"{found.path}: does not fit this state: {why}"
-            dcp.load(tree, storage_reader=reader, process_group=self._ranks.group)
-            why = self._why_not(lambda: self._state.restore(tree))
+                return why
+            dcp.load(tree, storage_reader=reader, planner=planner, process_group=self._ranks.group)
         except CheckpointException as error:  # raised on every rank alike, with the failures of all
             causes = [failed[0] if isinstance(failed, tuple) else failed for failed in error.failures.values()]
             if not causes or any(isinstance(cause, _TRANSIENT) for cause in causes):
                 raise CheckpointError(f"{found.path}: cannot be read: {_find_root_cause(error)}") from error
-            why = str(_find_root_cause(error))
-        return f"{found.path}: does not fit this state: {why}" if why else ""
+            return str(_find_root_cause(error))
+        return ""
 
     def _why_not(self, attempt: Callable[[], None]) -> str:
         """Every rank makes the attempt; why it failed on the first rank where it did, the same on every rank.
@@ -334,6 +355,24 @@ class TrainingCheckpoints:
 
     def _complete(self, step: int, whole: dict[str, FileEntry]) -> str:
         return str(self._checkpoints.complete(step, self._ranks.world, whole))
+
+
+def _begin_verification(path: Path, part: int, parts: int) -> Callable[[], Manifest]:
+    """Verify this share of a checkpoint in a thread. What is returned waits for the result: `verify_checkpoint`'s."""
+    found: list[Manifest] = []
+
+    def verify() -> None:
+        found.append(verify_checkpoint(path, part=part, parts=parts))
+
+    def wait() -> Manifest:
+        end()
+        return found[0]
+
+    try:
+        end = ParallelCall(verify, "healthd-checkpoint-verification").wait
+    except RuntimeError:  # no thread can start
+        end = verify
+    return wait
 
 
 def _sync_files(files: FileWriter) -> dict[str, FileEntry]:

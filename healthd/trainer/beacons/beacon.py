@@ -1,6 +1,6 @@
 # Descriptors and open flags are the subject here; pathlib has no equivalent.
 # ruff: noqa: PTH104, PTH108, PTH118
-"""The rank's side of a beacon page: publishes a step in about 1 µs, polls the mailbox in about 0.1 µs.
+"""The rank's side of a beacon page: publishes steps, polls the mailbox.
 
 Nothing here may stop a training run. `open_beacon` returns a working page, or one that does nothing, with one warning.
 After that no call raises for reasons outside the caller's own code.
@@ -14,12 +14,9 @@ import mmap
 import os
 import socket
 import threading
-import time
 import weakref
-from typing import NamedTuple
-from zlib import crc32
 
-from healthd.trainer.beacons import beacon_page, step_ring
+from healthd.trainer.beacons import beacon_page
 from healthd.trainer.beacons.beacon_directory import SUFFIX
 from healthd.trainer.beacons.beacon_page import (
     Acknowledgement,
@@ -41,9 +38,14 @@ from healthd.trainer.beacons.page_reader import (
     writable_by_others,
 )
 from healthd.trainer.beacons.rank_placement import RankGpu, RankGroups, RankPlacement, page_name
-from healthd.trainer.beacons.step_ring import EntryMeasurements
+from healthd.trainer.beacons.step_ring import EndedStep, EntryMeasurements
 from healthd.trainer.process_exit import log_without_blocking
 from vocabulary.clock import Clock, SystemClock
+
+try:
+    from healthd.trainer.beacons._step_writer import StepWriter
+except ImportError:  # built without a compiler
+    from healthd.trainer.beacons.step_writer import StepWriter
 
 __all__ = [
     "Acknowledgement",
@@ -67,22 +69,7 @@ __all__ = [
 DEFAULT_DIRECTORY = "/dev/shm/gpu-healthd"  # noqa: S108 - tmpfs is the point; directory_problem() checks who owns it
 DETAIL_CHARACTERS_MAX = 1000
 
-_pack_state = beacon_page.STATE.pack
-_pack_step = step_ring.HEAD.pack
-_unmeasured, _entries = step_ring.UNMEASURED, step_ring.ENTRIES
-_pack_crc = beacon_page.CRC.pack
-
-
 _held: weakref.WeakValueDictionary[str, Beacon] = weakref.WeakValueDictionary()  # this process's pages, by path
-
-
-class EndedStep(NamedTuple):
-    """A finished step and its place in the ring; times as in `step_ring.StepRecord`."""
-
-    ordinal: int
-    step: int
-    started_at: float
-    seconds: float
 
 
 class Beacon:
@@ -96,18 +83,11 @@ class Beacon:
         self.ended = False
         self._mapped = mapped
         self._view = memoryview(mapped)
-        self._state = self._view[
-            beacon_page.STATE_AT : beacon_page.STATE_AT + beacon_page.STATE.size + beacon_page.CRC.size
-        ]
-        self._ring = [
-            self._view[at : at + step_ring.ENTRY_BYTES]
-            for at in range(beacon_page.RING_AT, beacon_page.PAGE_BYTES, step_ring.ENTRY_BYTES)
-        ]
-        self._wall = clock.wall if clock else time.time  # saves a call of SystemClock, three times a step
-        self._monotonic = clock.monotonic if clock else time.monotonic
-        self._sequence = self._completed = self._acknowledgements = self._digests = 0
-        self._step, self._phase, self._section = -1, Phase.STARTING, 0
-        self._since = self._began = 0.0
+        self.writer = StepWriter(mapped, clock)
+        self.begin_step, self.end_step = self.writer.begin_step, self.writer.end_step  # bound once, as `poll`
+        self.section, self.phase = self.writer.section, self.writer.phase
+        self.end_measured_step, self.complete = self.writer.end_measured_step, self.writer.complete
+        self._acknowledgements = self._digests = 0
         self._mailboxes: list[Mailbox] = []
         self.poll = self.mailbox().poll  # bound once: saves a method call per step
         self._acknowledging = threading.Lock()  # the guard's watcher acknowledges too
@@ -135,66 +115,6 @@ class Beacon:
             raise BeaconError(path, "page", f"cannot be made: {error}") from error
         _held[path] = beacon = cls(path, mapped, descriptor, identity, clock)
         return beacon
-
-    def begin_step(self, step: int) -> None:
-        """Start the step `step` now."""
-        self._step = step
-        self._phase, self._section = Phase.STEP, 0
-        self._since = now = self._wall()
-        self._began = self._monotonic()
-        self._sequence = sequence = self._sequence + 1
-        body = _pack_state(sequence, step, now, now, self._completed, 1, 0, sequence)
-        self._state[:] = body + _pack_crc(crc32(body))
-
-    def section(self, section: int) -> None:
-        """Enter a section of the step; 0 (`StepSection.NONE`) leaves it."""
-        self._section = section
-        now = self._wall()
-        self._sequence = sequence = self._sequence + 1
-        body = _pack_state(sequence, self._step, self._since, now, self._completed, self._phase, section, sequence)
-        self._state[:] = body + _pack_crc(crc32(body))
-
-    def end_step(self) -> None:
-        """Finish the current step, which reported nothing but its time, and write it to the ring."""
-        seconds = self._monotonic() - self._began
-        completed = self._completed
-        body = _pack_step(completed, self._step, self._since, seconds, 0) + _unmeasured
-        self._ring[completed % _entries][:] = body + _pack_crc(crc32(body))
-        self._between(completed + 1, seconds)
-
-    def end_measured_step(self, measured: EntryMeasurements) -> EndedStep:
-        """Finish the current step with its measurements.
-
-        Returns:
-            What `complete` needs once the remaining values are available.
-        """
-        seconds = self._monotonic() - self._began
-        ended = EndedStep(self._completed, self._step, self._since, seconds)
-        self.complete(ended, measured)
-        self._between(self._completed + 1, seconds)
-        return ended
-
-    def complete(self, ended: EndedStep, measured: EntryMeasurements) -> None:
-        """Rewrite a finished step's entry, unless a later step has taken its place."""
-        if ended.ordinal >= self._completed - step_ring.ENTRIES + 1:
-            self._ring[ended.ordinal % step_ring.ENTRIES][:] = step_ring.pack_entry(*ended, measured)
-
-    def _between(self, completed: int, seconds: float) -> None:
-        self._completed = completed
-        self._phase, self._section = Phase.BETWEEN, 0
-        self._since = now = self._since + seconds
-        self._sequence = sequence = self._sequence + 1
-        body = _pack_state(sequence, self._step, now, now, completed, 2, 0, sequence)
-        self._state[:] = body + _pack_crc(crc32(body))
-
-    def phase(self, phase: Phase) -> None:
-        """Set a phase other than a step."""
-        now = self._wall()
-        if phase is not self._phase or self._since == 0.0:
-            self._phase, self._since, self._section = phase, now, 0
-        self._sequence = sequence = self._sequence + 1
-        body = _pack_state(sequence, self._step, self._since, now, self._completed, int(phase), self._section, sequence)
-        self._state[:] = body + _pack_crc(crc32(body))
 
     def mailbox(self) -> Mailbox:
         """Return another reader of the mailbox; it sees every order, whatever `poll` has returned."""
@@ -245,8 +165,8 @@ class Beacon:
         """Unmap the page; the file stays, so that its last steps can be read. Idempotent."""
         for mailbox in self._mailboxes:
             mailbox.close()
-        for view in (self._state, *self._ring, self._view):
-            view.release()
+        self.writer.close()
+        self._view.release()
         self._mapped.close()
         if self._descriptor >= 0:
             os.close(self._descriptor)
@@ -265,6 +185,9 @@ class NullBeacon:
 
     path = ""
 
+    def __init__(self) -> None:
+        self.writer = StepWriter(bytearray(beacon_page.PAGE_BYTES))  # a page that nobody reads
+
     def begin_step(self, step: int) -> None:
         """Nothing to publish."""
 
@@ -276,7 +199,7 @@ class NullBeacon:
 
     def end_measured_step(self, measured: EntryMeasurements) -> EndedStep:  # noqa: ARG002 - as a page has it
         """Nothing to publish."""
-        return EndedStep(0, -1, 0.0, 0.0)
+        return (0, -1, 0.0, 0.0)
 
     def complete(self, ended: EndedStep, measured: EntryMeasurements) -> None:
         """Nothing to publish."""

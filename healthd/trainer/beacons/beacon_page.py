@@ -256,8 +256,8 @@ def unpack_state(block: bytes) -> RankState:
     first, step, since, at, completed, phase, section, last = STATE.unpack(body)
     if first != last or CRC.unpack_from(block, STATE.size)[0] != crc32(body):
         raise TornError("state")
-    if not (abs(since) < NUMBER_MAX and abs(at) < NUMBER_MAX):
-        raise FieldError("state", "holds an invalid time")
+    if not (abs(since) < NUMBER_MAX and abs(at) < NUMBER_MAX and abs(step) < NUMBER_MAX):
+        raise FieldError("state", "holds an invalid time or step")
     try:
         return RankState(step, Phase(phase), since, at, completed, StepSection(section))
     except ValueError as error:

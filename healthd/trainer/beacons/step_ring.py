@@ -23,7 +23,6 @@ ON_DEVICE, AWAITED = 1 << 16, 1 << 17
 HEAD = struct.Struct("<QqddI")  # ordinal, step, started_at, seconds, flags
 BODY = struct.Struct("<QqddI7fddQI")  # the head; seconds by section; loss, gradient norm, tokens, zero
 ENTRY = struct.Struct("<QqddI7fddQII")  # the body, its CRC-32
-UNMEASURED = bytes(BODY.size - HEAD.size)
 _CRC = struct.Struct("<I")
 _SECONDS_MAX = 1e9
 
@@ -60,6 +59,9 @@ class StepRecord(NamedTuple):
     tokens: int | None = None
     on_device: bool = False
     awaited: bool = False
+
+
+EndedStep = tuple[int, int, float, float]  # ordinal, step, start (UTC seconds), duration (seconds)
 
 
 class EntryMeasurements(NamedTuple):

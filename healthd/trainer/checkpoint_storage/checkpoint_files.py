@@ -216,20 +216,45 @@ def verify_checkpoint(path: Path, *, part: int = 0, parts: int = 1) -> Manifest:
         ChecksumUnavailableError: a checksum cannot be computed here.
     """
     manifest = read_manifest(path)
-    try:
+    by_size = sorted(manifest.files, key=lambda name: (-manifest.files[name].bytes, name))
+    with _naming_file(path):
         require_listed_files(path, set(manifest.files) | {MANIFEST})
-        by_size = sorted(manifest.files, key=lambda name: (-manifest.files[name].bytes, name))
         for name in by_size[part::parts]:
             _check_file_entry(path / name, manifest.files[name])
-    except OSError as error:
-        raise CheckpointError(f"{error.filename or path}: {error.strerror}") from error
     return manifest
 
 
-def _check_file_entry(file: Path, entry: FileEntry) -> None:
+def check_listing(path: Path, whole: str) -> Manifest:
+    """Verify of a checkpoint the names and sizes of all files, and every byte of the file `whole`, if it has one.
+
+    Raises: as `verify_checkpoint`.
+    """
+    manifest = read_manifest(path)
+    with _naming_file(path):
+        require_listed_files(path, set(manifest.files) | {MANIFEST})
+        for name, entry in manifest.files.items():
+            _check_size(path / name, entry)
+        if whole in manifest.files:
+            _check_file_entry(path / whole, manifest.files[whole])
+    return manifest
+
+
+@contextlib.contextmanager
+def _naming_file(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise CheckpointError(f"{error.filename or path}: {error.strerror}") from error
+
+
+def _check_size(file: Path, entry: FileEntry) -> None:
     size = file.stat().st_size
     if size != entry.bytes:
         raise CheckpointError(f"{file}: {size} bytes, the manifest says {entry.bytes}")
+
+
+def _check_file_entry(file: Path, entry: FileEntry) -> None:
+    _check_size(file, entry)
     if measure_file(file, entry.checksum.algorithm) != entry:
         raise CheckpointError(f"{file}: its {entry.checksum.algorithm} checksum does not match the manifest")
 

@@ -10,7 +10,7 @@ from zlib import crc32
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -200,6 +200,7 @@ blocks = st.one_of(
 
 
 @given(st.lists(blocks, min_size=1, max_size=3))
+@example([(beacon_page.STATE_AT, beacon_page.pack_checked(beacon_page.STATE.pack(1, -(2**63), 0.0, 0.0, 0, 0, 0, 1)))])
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 def test_whatever_a_user_writes_his_node_goes_on_reporting(
     beacon: Beacon, tmp_path: Path, clock: ManualClock, written: list[tuple[int, bytes]]

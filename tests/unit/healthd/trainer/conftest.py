@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,26 @@ import pytest
 
 from healthd.trainer.beacons.beacon import Beacon, RankPlacement
 from healthd.trainer.beacons.beacon_directory import prepare_directory
+from healthd.trainer.beacons.step_writer import StepWriter
+
+
+def import_c_writer() -> type[StepWriter]:
+    """The writer in C; skips where it could not be built, but not in continuous integration, which has a compiler."""
+    try:
+        from healthd.trainer.beacons._step_writer import StepWriter as Fast  # noqa: PLC0415 - it may be missing
+    except ImportError:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip("no writer in C: installed without a compiler")
+    return Fast
+
+
+@pytest.fixture(params=["python", "c"])
+def step_writer(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> type[StepWriter]:
+    """Each of the two writers; beacons that are made meanwhile use it."""
+    writer = StepWriter if request.param == "python" else import_c_writer()
+    monkeypatch.setattr("healthd.trainer.beacons.beacon.StepWriter", writer)
+    return writer
 
 
 @pytest.fixture

@@ -33,6 +33,8 @@ from healthd.trainer.beacons.page_reader import process_start
 from healthd.trainer.beacons.step_ring import StepRecord
 from vocabulary.clock import ManualClock
 
+pytestmark = pytest.mark.usefixtures("step_writer")
+
 PLACE = RankPlacement("job-7", 1, 3, 8, local_rank=3, node="n1")
 ORDER = MailboxOrder("o1", "checkpoint_then_eject", "row remap pending", ("n1",), 2e9)
 NOBODY = 65534

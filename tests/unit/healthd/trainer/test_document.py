@@ -16,6 +16,8 @@ from healthd.trainer.beacons.rank_placement import RankGpu, RankGroups, RankPlac
 from healthd.trainer.beacons.step_ring import LOSS, ON_DEVICE, TOKENS, EntryMeasurements, StepSection
 from vocabulary.clock import ManualClock
 
+pytestmark = pytest.mark.usefixtures("step_writer")
+
 SECTIONS = ("data", "forward", "backward", "communication", "optimizer", "checkpoint", "other")
 
 

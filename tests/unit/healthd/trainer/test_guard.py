@@ -17,6 +17,7 @@ from healthd.trainer.framework import Device, Framework, NoFramework
 from healthd.trainer.guard import Guard
 from vocabulary.clock import ManualClock
 
+pytestmark = pytest.mark.usefixtures("step_writer")
 ORDER = MailboxOrder("o1", "checkpoint_then_eject", "row remap pending", ("n1",), 2e9)
 MakeGuard = Callable[..., Guard]
 

@@ -16,6 +16,8 @@ from healthd.trainer.framework import Framework, NoFramework
 from healthd.trainer.guard import Guard
 from vocabulary.clock import ManualClock
 
+pytestmark = pytest.mark.usefixtures("step_writer")
+
 ORDER = MailboxOrder("o1", "checkpoint_then_eject", "row remap pending", (), 2e9)
 RANKS = 3
 KINDS = {

@@ -28,6 +28,8 @@ from healthd.trainer.exit_codes import ExitCode, Leave
 from healthd.trainer.framework import NoFramework
 from healthd.trainer.guard import Guard
 
+pytestmark = pytest.mark.usefixtures("step_writer")
+
 ORDER = MailboxOrder("o1", "checkpoint_then_eject", "row remap pending", (), 2e9)
 PLACE = RankPlacement("j", 1, 0, 1)
 

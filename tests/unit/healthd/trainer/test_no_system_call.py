@@ -6,6 +6,7 @@ import ctypes
 import os
 import platform
 import struct
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from healthd.trainer.agreement import LocalStore
 from healthd.trainer.beacons.beacon import Beacon, RankPlacement
 from healthd.trainer.framework import NoFramework
 from healthd.trainer.guard import Guard
+
+pytestmark = pytest.mark.usefixtures("step_writer")
 
 PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS, FILTER = 22, 38, 2
 LOAD_NUMBER, EQUAL, RETURN, KILL_PROCESS, ALLOW = 0x20, 0x15, 0x06, 0x80000000, 0x7FFF0000
@@ -69,8 +72,8 @@ def test_steps_sections_and_reports_stay_in_this_process(tmp_path: Path) -> None
 
     def bare() -> None:
         for _ in range(STEPS):
-            beacon._wall()
-            beacon._monotonic()
+            time.time()
+            time.monotonic()
 
     def steps() -> None:
         for step in range(STEPS):

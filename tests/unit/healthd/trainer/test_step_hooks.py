@@ -19,6 +19,8 @@ from healthd.trainer.exit_codes import ExitCode, Leave
 from healthd.trainer.framework import NoFramework
 from healthd.trainer.guard import GRACEFUL, Guard
 
+pytestmark = pytest.mark.usefixtures("step_writer")
+
 PLACE = RankPlacement("job", 0, 0, 1, node="here")
 
 

@@ -17,6 +17,8 @@ from healthd.trainer.framework import device_in_use
 from healthd.trainer.step_measurements import StepMeasurements
 from vocabulary.clock import ManualClock
 
+pytestmark = pytest.mark.usefixtures("step_writer")
+
 
 class OnGpu:
     """A number on a GPU: who asks for it at once would wait."""
