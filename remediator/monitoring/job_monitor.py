@@ -164,17 +164,21 @@ class JobMonitor:
             return
         self._read_at = now
         waiting, self._waiting = self._waiting, {}
-        placed: list[RankHeartbeat] = []
+        rounds: list[list[RankHeartbeat]] = [[]]  # the first of each node, the second ones, and so on
         others: list[NodeRankReport] = []
         for node, heartbeats in waiting.items():
             known = self.words.get(node)
             if known is None or known.told is None:
                 continue
-            if known.numbers is not None and len(heartbeats) == 1 and self._crews.holds_all_of(node):
-                placed.append(RankHeartbeat(node, known.at, known.numbers, heartbeats[0]))
-            else:
+            if known.numbers is None or not self._crews.holds_all_of(node):
                 others.append(known.with_windows(heartbeats))
-        self._take(others, placed)
+                continue
+            rounds += [[] for _ in range(len(heartbeats) - len(rounds))]
+            for number, heartbeat in enumerate(heartbeats):
+                rounds[number].append(RankHeartbeat(node, known.at, known.numbers, heartbeat))
+        self._take(others, rounds[0])
+        for later in rounds[1:]:
+            self._take((), later)
 
     def _begin_heartbeats(self, told: NodeHeartbeats) -> NodeRanks:
         own = [rank for rank in told.whole if rank.attempt == self.ref.attempt and rank.job == self.ref.job]

@@ -270,7 +270,7 @@ def test_windows_that_wait_are_not_lost_by_a_whole_report() -> None:
     (word,) = fleet.say()
     now = report("n0", word.ranks, 2, word.at)
     judge.step(JudgeInput(base.sent_at + 0.1, updates=(_beat(base, now, base),)))  # too soon to be read
-    other = report("n0", [*word.ranks[:-1], replace(word.ranks[-1], pid=2)], 3, word.at)
+    other = report("n0", [*word.ranks[:-1], replace(word.ranks[-1], pid=2)], 3, base.sent_at + 0.2)
     found = judge.step(JudgeInput(base.sent_at + 0.2, updates=(_whole(other),)))
     assert not found.faults
     found = judge.step(JudgeInput(base.sent_at + 60.0))
@@ -279,26 +279,21 @@ def test_windows_that_wait_are_not_lost_by_a_whole_report() -> None:
     assert crew.timings.frontier == 1
 
 
-def test_a_rank_that_lost_its_place_is_placed_again_by_heartbeats() -> None:
-    """Another node held it when it was first reported, and has been silent since: heartbeats must not go to nobody."""
+def test_a_rank_that_another_node_held_is_placed_by_heartbeats_once_that_one_is_silent() -> None:
     judge, fleet = JobJudge(), Fleet(nodes=1)
     (word,) = fleet.say()
-    held = report("other", word.ranks[:1], 1, word.at)
-    first = report("n0", word.ranks, 1, word.at)
-    updates = [
-        NodeUpdate(each.node, word.at, word.at, 30.0, each.ranks, (b"",) * len(each.ranks), ())
-        for each in (held, first)
-    ]
-    judge.step(JudgeInput(word.at, updates=tuple(updates)))
+    first = report("n0", word.ranks[:4], 1, word.at)
+    judge.step(JudgeInput(word.at, updates=(_whole(first), _whole(report("other", word.ranks[4:5], 1, word.at)))))
     (job,) = judge.jobs.values()
-    last = first
-    for seq in range(2, 60):
+    (word,) = fleet.say()
+    base = last = report("n0", word.ranks[:5], 2, word.at)
+    judge.step(JudgeInput(word.at, updates=(_whole(base),)))
+    for seq in range(3, 60):
         (word,) = fleet.say()
-        now = report("n0", word.ranks, seq, word.at)
-        beat = build_heartbeat(first, now, newest_windows(last))
-        assert beat is not None
-        judge.step(JudgeInput(word.at, updates=(NodeUpdate("n0", word.at, word.at, 30.0, None, (), (beat,)),)))
+        now = report("n0", word.ranks[:5], seq, word.at)
+        judge.step(JudgeInput(word.at, updates=(_beat(base, now, last),)))
         last = now
-    (crew,) = [crew for crew in job._crews if crew.timings.seats]
+        (crew,) = job._crews
+        assert crew.timings.seats[4].node == ("other" if seq < 20 else crew.timings.seats[4].node)
     assert {seat.node for seat in crew.timings.seats.values()} == {"n0"}
     assert crew.timings.holds_all_of("n0")
