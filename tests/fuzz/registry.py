@@ -14,6 +14,7 @@ SHARES = {
     "kernel_log_file": 4,
     "report": 4,
     "orders": 4,
+    "nats_message": 8,
     "telemetry_part": 4,
     "swap_message": 4,
     "beacon_page": 8,
