@@ -160,6 +160,7 @@ class NatsConnection:
         try:
             self._loop.run_until_complete(self._stay_connected())
         finally:
+            self._http.close()
             self._loop.close()
 
     async def _stay_connected(self) -> None:
@@ -169,7 +170,7 @@ class NatsConnection:
             try:
                 client = await self._connect(closed)
             except (NatsError, ControllerError, OSError, asyncio.TimeoutError) as error:
-                trouble = error if isinstance(error, ControllerError) else self._explain(error)
+                trouble = await self._loop.run_in_executor(None, self._explain, error)
                 self._note_state(None, trouble)
                 await _wait(self._stop, backoff.after(trouble))
                 continue
@@ -266,8 +267,19 @@ class NatsConnection:
             self._fail(name, "the connection was lost")
 
     def _explain(self, error: Exception) -> ControllerError:
+        """Return what to tell callers. NATS does not say why it refuses a client, so the controller is asked."""
+        if isinstance(error, ControllerError):
+            return error
         words = f"{self.url}: {str(error) or type(error).__name__}"
-        return ControllerDenied(words) if "authorization" in str(error).lower() else ControllerUnreachable(words)
+        if "authorization" not in words.lower():
+            return ControllerUnreachable(words)
+        try:
+            self._http.orders((), 0)
+        except ControllerDenied as denied:
+            return denied
+        except ControllerError as unknown:
+            return ControllerUnreachable(f"{words}; {unknown}")
+        return ControllerUnreachable(f"{words}, but the controller admits this node; see the log of the ingest")
 
 
 async def _wait(stop: asyncio.Event, seconds: float) -> None:

@@ -7,6 +7,7 @@ import logging
 import random
 import signal
 import ssl
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import nats
@@ -26,6 +27,7 @@ from vocabulary.messages.wire import OrdersReply, encode_message
 ORDERS_REPEATED_S = 10.0  # an open order is published again, for nodes that missed it
 COUNTS_LOGGED_S = 60.0
 RECONNECT_S = 1.0
+THREADS = 96  # workers, the poll for orders, and checks of tokens
 CONNECT_S = 5.0
 PING_S = 10  # a silent server counts as lost after two of them
 
@@ -46,6 +48,7 @@ async def _run(config: IngestConfig) -> None:
     leader = LeaderClient(config)
     authorizer = NodeAuthorizer(config, leader, signer)
     delivery = MessageDelivery(config, leader)
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS))
     stopping = asyncio.create_task(_wait_for_signal())
     counting = asyncio.create_task(_log_counts(delivery))
     while not stopping.done():

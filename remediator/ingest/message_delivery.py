@@ -48,6 +48,7 @@ class MessageDelivery:
     def __init__(self, config: IngestConfig, leader: LeaderClient) -> None:
         self._config, self._leader = config, leader
         self._trouble = ""
+        self._pulling = asyncio.Lock()
         self.counts: Counter[str] = Counter()
 
     async def run(self, client: Client) -> None:
@@ -56,7 +57,8 @@ class MessageDelivery:
         pause_s = PAUSE_S_MIN
         while True:
             try:
-                messages = await puller.next_batch()
+                async with self._pulling:  # one at a time, or each gets a part of a batch
+                    messages = await puller.next_batch()
             except StreamMissing as error:  # of a server whose disk was replaced
                 self._note_trouble(f"the stream cannot be read: {error}")
                 await asyncio.sleep(PAUSE_S_MIN)

@@ -6,6 +6,7 @@ The stream is a work queue: a message leaves it once it is acknowledged.
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 from nats.aio.client import Client
@@ -23,6 +24,7 @@ from vocabulary.messages.wire import REPORT_BYTES_MAX
 CONSUMER = "ingest"
 ACK_WAIT_S = 60.0  # longer than any answer of the leader takes
 PENDING_MAX = 20_000
+GATHER_S = 0.05  # a request per message would cost the leader more than the message
 LINGER_S = 5.0  # a request for the next message, without one
 MESSAGE_BYTES_MAX = REPORT_BYTES_MAX + ENVELOPE_BYTES
 PULL_BYTES_MAX = BATCH_BYTES_MAX - MESSAGE_BYTES_MAX  # behind one message of any size
@@ -74,10 +76,9 @@ class BatchPuller:
         Raises:
             StreamMissing: create it first.
         """
-        if found := await self._pull_at_once(BATCH_MESSAGES_MAX):
-            return found
         found = await self._pull({"batch": 1, "expires": int(LINGER_S * 1e9)}, 1, LINGER_S + 1.0)
         if found:
+            await asyncio.sleep(GATHER_S)
             found += await self._pull_at_once(BATCH_MESSAGES_MAX - 1)
         return found
 

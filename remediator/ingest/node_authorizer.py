@@ -59,7 +59,9 @@ class NodeAuthorizer:
         async with self._turns:
             trouble = await self.find_refusal(request)
         now, user_jwt = time.time(), ""
-        if not trouble:
+        if trouble:
+            _log.warning("%s", trouble)
+        else:
             valid_s = VALID_S * random.uniform(0.5, 1.0)  # noqa: S311 - a fleet must not reconnect as one
             user_jwt = make_node_jwt(
                 self._signer,

@@ -15,7 +15,7 @@ from healthd_node import Node, eventually
 from nats.errors import Error as NatsError
 from nats_site import NatsSite, SmallNode, end, make_change
 
-from healthd.controller.controller_client import ControllerError
+from healthd.controller.controller_client import ControllerDenied, ControllerError
 from vocabulary.finding import Severity
 from vocabulary.messages.nats_protocol import NodeMessage, encode_envelope, node_prefix, upward_subject
 
@@ -123,6 +123,24 @@ def test_a_malformed_message_is_dropped_and_an_invalid_one_is_answered(site: Nat
     eventually(lambda: "is dropped" in site.log("ingest.log"), "the malformed message was dropped")
     assert node.client.report(node.report(make_change("n1", 1))).acked_seq == 1
     node.close()
+
+
+def test_a_wrong_token_is_called_so(site: NatsSite) -> None:
+    (site.place / "n9.token").write_text("ghd_wrong")
+    node = SmallNode(site, "n9")
+    denied = eventually(lambda: denial(node), "it is denied")
+    assert "401: this token is unknown" in denied
+    node.close()
+
+
+def denial(node: SmallNode) -> str:
+    try:
+        node.client.report(node.report())
+    except ControllerDenied as error:
+        return str(error)
+    except ControllerError:
+        pass
+    return ""
 
 
 def test_a_revoked_node_is_refused_on_the_connection_that_it_has(site: NatsSite) -> None:
