@@ -17,7 +17,6 @@ from concurrent.futures import Future, InvalidStateError
 from concurrent.futures import TimeoutError as FutureTimeoutError
 
 import msgspec
-import nats
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
@@ -42,9 +41,9 @@ from vocabulary.messages.nats_protocol import (
     upward_subject,
 )
 
-CONNECT_S = 20.0  # the controller checks the token meanwhile
+CONNECT_S = 20  # the controller checks the token meanwhile
 READY_S = 5.0  # how long a caller waits for the connection
-PING_S = 10.0  # a silent server counts as lost after two of them
+PING_S = 10  # a silent server counts as lost after two of them
 JOIN_S = 2.0
 _NO_STREAM = "503"
 
@@ -161,6 +160,7 @@ class NatsConnection:
             self._loop.run_until_complete(self._stay_connected())
         finally:
             self._http.close()
+            self._loop.run_until_complete(asyncio.sleep(0))  # lets transports close
             self._loop.close()
 
     async def _stay_connected(self) -> None:
@@ -198,7 +198,8 @@ class NatsConnection:
 
         config = self._config
         trust = TlsCredentials(config.ca_file, config.certificate, config.certificate_key)
-        connecting = nats.connect(
+        client = Client()
+        connecting = client.connect(
             server,
             user=self._node,
             password=token,
@@ -211,12 +212,14 @@ class NatsConnection:
             closed_cb=end,
             error_cb=note,
         )
-        client = await asyncio.wait_for(connecting, 2 * CONNECT_S)
-        if not client.is_connected:  # the library takes a connection that the server closed at once for a good one
+        try:
+            await asyncio.wait_for(connecting, 2 * CONNECT_S)
+            _require_connected(client)
+            await client.subscribe(f"{self._prefix}.>", cb=self._take)
+            await client.flush()
+        except BaseException:
             await client.close()
-            raise ConnectionError("the server closed the connection; is 'remediator ingest' running there?")
-        await client.subscribe(f"{self._prefix}.>", cb=self._take)
-        await client.flush()
+            raise
         return client
 
     async def _take(self, message: Msg) -> None:
@@ -280,6 +283,12 @@ class NatsConnection:
         except ControllerError as unknown:
             return ControllerUnreachable(f"{words}; {unknown}")
         return ControllerUnreachable(f"{words}, but the controller admits this node; see the log of the ingest")
+
+
+def _require_connected(client: Client) -> None:
+    """Raise if the server closed the connection at once, which the library does not notice."""
+    if not client.is_connected:
+        raise ConnectionError("the server closed the connection; is 'remediator ingest' running there?")
 
 
 async def _wait(stop: asyncio.Event, seconds: float) -> None:

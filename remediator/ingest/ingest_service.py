@@ -10,7 +10,6 @@ import ssl
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import nats
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
@@ -28,7 +27,7 @@ ORDERS_REPEATED_S = 10.0  # an open order is published again, for nodes that mis
 COUNTS_LOGGED_S = 60.0
 RECONNECT_S = 1.0
 THREADS = 96  # workers, the poll for orders, and checks of tokens
-CONNECT_S = 5.0
+CONNECT_S = 5
 PING_S = 10  # a silent server counts as lost after two of them
 
 _log = logging.getLogger("remediator.ingest")
@@ -126,7 +125,8 @@ async def _connect(settings: NatsSettings, lost: asyncio.Event) -> Client:
     async def end() -> None:
         lost.set()
 
-    connecting = nats.connect(
+    client = Client()
+    connecting = client.connect(
         random.choice(settings.servers),  # noqa: S311 - another one next time
         user=settings.user,
         password=_read_secret(settings.password_file),
@@ -139,11 +139,19 @@ async def _connect(settings: NatsSettings, lost: asyncio.Event) -> Client:
         error_cb=note,
         closed_cb=end,
     )
-    client = await asyncio.wait_for(connecting, 2 * CONNECT_S)
-    if not client.is_connected:
+    try:
+        await asyncio.wait_for(connecting, 2 * CONNECT_S)
+        _require_connected(client)
+    except BaseException:
         await client.close()
-        raise ConnectionError("the server closed the connection")
+        raise
     return client
+
+
+def _require_connected(client: Client) -> None:
+    """Raise if the server closed the connection at once, which the library does not notice."""
+    if not client.is_connected:
+        raise ConnectionError("the server closed the connection")
 
 
 def make_tls_context(settings: NatsSettings) -> ssl.SSLContext | None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import nats
 import pytest
 from healthd_node import Node, eventually
+from nats.aio.client import Client
 from nats.errors import Error as NatsError
 from nats_site import NatsSite, SmallNode, end, make_change
 
@@ -96,8 +97,10 @@ def test_nobody_speaks_or_listens_for_another_node(site: NatsSite) -> None:
         await asyncio.to_thread(second.client.report, second.report(make_change("n2", 1)))
         await client.flush()
         await client.close()
+        stranger = Client()
         with pytest.raises(NatsError):
-            await nats.connect(site.url, user="n2", password=token, allow_reconnect=False, error_cb=note)
+            await stranger.connect(site.url, user="n2", password=token, allow_reconnect=False, error_cb=note)
+        await stranger.close()
 
     asyncio.run(intrude())
     assert not heard
