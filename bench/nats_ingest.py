@@ -2,8 +2,8 @@
 
 Usage: python -m bench.nats_ingest [--nodes N] [--seconds S] [--rate R] [--connections N] [--direct]
 
-The generator publishes for all nodes over a few connections; `--connections` opens so many idle ones beside, for the
-server's memory. `--direct` sends the same reports to the leader over HTTP instead, each node with its own token. Prints
+The generator publishes for all nodes over a few connections; `--connections` opens those of so many nodes beside, with
+their tokens, and measures that. `--direct` sends the same reports to the leader over HTTP instead, each node with its own token. Prints
 the processor time of each process per report: on a shared machine that is the figure to go by.
 """
 
@@ -46,6 +46,7 @@ CLUSTER = "default"
 MARK = 10**15  # stands where a report's number goes
 TICK = os.sysconf("SC_CLK_TCK")
 PUBLISHERS = 4
+CONNECTING = 64  # nodes that connect at once
 LINKS = 64  # kept HTTP connections
 START_S = 60.0
 DRAIN_S = 30.0
@@ -211,18 +212,27 @@ class Load:
             self.note(name, int(answer.split(b" ", 2)[1]))
 
 
-async def _open_idle(site: Site, count: int) -> list[asyncio.StreamWriter]:
-    """Connections that only answer pings."""
-    password = (site.place / "nats/ingest.password").read_text().strip()
-    hello = json.dumps({"user": "ingest", "pass": password, "verbose": False, "pedantic": False}).encode()
-    writers = []
-    for number in range(count):
-        reader, writer = await asyncio.open_connection("127.0.0.1", site.nats_port)
-        await reader.readline()
-        writer.write(b"CONNECT " + hello + b"\r\nSUB gpuhealth.default.node.idle-%d.> 1\r\nPING\r\n" % number)
-        await reader.readuntil(b"PONG\r\n")
-        writers.append(writer)
-    return writers
+async def _connect_nodes(site: Site, count: int) -> list[asyncio.StreamWriter]:
+    """Connections of so many nodes, each with its own token, which the ingest and the leader check; then idle."""
+    turns = asyncio.Semaphore(CONNECTING)
+
+    async def connect(node: str) -> asyncio.StreamWriter:
+        async with turns:
+            reader, writer = await asyncio.open_connection("127.0.0.1", site.nats_port)
+            await reader.readline()
+            hello = json.dumps({"user": node, "pass": node, "verbose": False, "pedantic": False})
+            writer.write(f"CONNECT {hello}\r\nSUB {node_prefix(CLUSTER, node)}.> 1\r\nPING\r\n".encode())
+            await reader.readuntil(b"PONG\r\n")
+            return writer
+
+    before, began = site.usage(), time.monotonic()
+    writers = await asyncio.gather(*(connect(node) for node in site.names[:count]))
+    if count:
+        print(f"{count} nodes connected in {time.monotonic() - began:.1f} s")
+        for name, usage in site.usage().items():
+            cpu_us = (usage.cpu_s - before[name].cpu_s) / count * 1e6
+            print(f"  {name}: {cpu_us:.0f} us of processor a connection, {usage.mib - before[name].mib:.0f} MiB more")
+    return list(writers)
 
 
 def _free_port() -> int:
@@ -252,8 +262,8 @@ def _usage_of(pid: int) -> Usage:
 
 async def _measure(site: Site, options: argparse.Namespace) -> None:
     load = Load(site, options.rate or options.nodes / 10.0)
-    idle = await _open_idle(site, options.connections) if not site.direct else []
-    print(f"report {len(load.bodies[0])} bytes; load average {os.getloadavg()[0]:.1f}; {len(idle)} idle connections")
+    idle = await _connect_nodes(site, options.connections) if not site.direct else []
+    print(f"report {len(load.bodies[0])} bytes; load average {os.getloadavg()[0]:.1f}; {len(idle)} nodes connected")
     await load.send_for(options.nodes / load.rate)  # the first report of a node is news
     load.latencies.clear()
     load.failed.clear()

@@ -91,7 +91,7 @@ def read_callout_request(token: bytes) -> CalloutRequest:
     try:
         payload = token.split(b".")[1]
         claims = msgspec.json.decode(base64.urlsafe_b64decode(payload + b"=" * (-len(payload) % 4)), type=_Claims)
-    except (IndexError, msgspec.DecodeError) as error:
+    except (IndexError, binascii.Error, msgspec.DecodeError) as error:
         raise ValueError(f"not an authorization request: {error}") from error
     asked = claims.nats
     return CalloutRequest(asked.user_nkey, asked.server_id.id, asked.connect_opts.user, asked.connect_opts.password)

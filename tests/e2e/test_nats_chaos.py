@@ -157,7 +157,6 @@ def test_a_full_disk_of_the_server_delays_and_loses_nothing(tmp_path: Path) -> N
         with (disk / "filler").open("wb") as filler, contextlib.suppress(OSError):
             while True:
                 filler.write(bytes(4096))
-                filler.flush()
         before = reporters.failures()
         eventually(lambda: reporters.failures() >= before + NODES, "the nodes notice", WITHIN_S)
         (disk / "filler").unlink()
