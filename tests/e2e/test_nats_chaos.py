@@ -154,7 +154,7 @@ def test_a_full_disk_of_the_server_delays_and_loses_nothing(tmp_path: Path) -> N
         reporters = Reporters(site)
         reporters.go.set()
         eventually(lambda: reporters.count() > NODES, "it has begun")
-        with (disk / "filler").open("wb") as filler, contextlib.suppress(OSError):
+        with (disk / "filler").open("wb", buffering=0) as filler, contextlib.suppress(OSError):
             while True:
                 filler.write(bytes(4096))
         before = reporters.failures()
