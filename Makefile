@@ -121,9 +121,9 @@ lock: venv ## resolve requirements/*.lock again
 	$(BIN)/uv pip compile pyproject.toml requirements/more.in --extra dev --universal --python-version 3.10 \
 	  --generate-hashes --overrides requirements/no-torch.txt --no-emit-package torch --no-emit-package gpu-healthd \
 	  --custom-compile-command "make lock" --upgrade --quiet -o requirements/dev.lock
-	$(BIN)/uv pip compile pyproject.toml $(IMAGE_LOCK) -o requirements/node.lock
+	$(BIN)/uv pip compile pyproject.toml --extra nats $(IMAGE_LOCK) -o requirements/node.lock
 	$(BIN)/uv pip compile pyproject.toml --extra preflight $(IMAGE_LOCK) -o requirements/preflight.lock
-	$(BIN)/uv pip compile pyproject.toml --extra postgres --extra kubernetes $(IMAGE_LOCK) -o requirements/centre.lock
+	$(BIN)/uv pip compile pyproject.toml --extra postgres --extra kubernetes --extra ingest $(IMAGE_LOCK) -o requirements/centre.lock
 	$(BIN)/uv pip compile requirements/build.in $(IMAGE_LOCK) -o requirements/build.lock
 	for each in kernels kernels-oldest; do $(BIN)/uv pip compile requirements/$$each.in --universal --python-version 3.10 \
 	  --generate-hashes --custom-compile-command "make lock" --upgrade --quiet -o requirements/$$each.lock; done

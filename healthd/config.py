@@ -69,6 +69,25 @@ class GpusConfig(_Section, frozen=True):
     expected: Annotated[int, msgspec.Meta(ge=0, le=1024)] | None = None
 
 
+class NatsConfig(_Section, frozen=True):
+    """NATS between this node and the controller, for large sites. Needs the extra `nats`."""
+
+    servers: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]  # `nats://HOST:PORT` or `tls://HOST:PORT`
+    cluster: str = "default"  # as in the configuration of `remediator ingest`
+    ca_file: Path | None = None  # CA of the servers' certificates; none: the system's CAs
+    certificate: Path | None = None  # this node's client certificate
+    certificate_key: Path | None = None  # key of `certificate`
+
+    def __post_init__(self) -> None:
+        wrong = next((url for url in self.servers if not url.startswith(("nats://", "tls://"))), None)
+        if wrong is not None:
+            raise ValueError(f"servers: {wrong!r} must begin with nats:// or tls://")
+        if not self.cluster:
+            raise ValueError("cluster: is empty")
+        if (self.certificate is None) != (self.certificate_key is None):
+            raise ValueError("certificate and certificate_key belong together")
+
+
 class RemediatorConfig(_Section, frozen=True):
     """The controller. Without a URL the node works alone."""
 
@@ -78,6 +97,7 @@ class RemediatorConfig(_Section, frozen=True):
     ca_file: Path | None = None  # CA of the controller's certificate; None: the system's CAs
     certificate: Path | None = None  # this node's client certificate
     certificate_key: Path | None = None  # key of `certificate`
+    nats: NatsConfig | None = None  # none: HTTP for everything; with it, the URL is still needed
     report_interval_s: ReportInterval = 10.0  # interval of full reports; a change is reported at once
 
     def __post_init__(self) -> None:
@@ -89,6 +109,8 @@ class RemediatorConfig(_Section, frozen=True):
             )
         if (self.certificate is None) != (self.certificate_key is None):
             raise ValueError("certificate and certificate_key belong together")
+        if self.nats is not None and not self.url:
+            raise ValueError("url: needed with nats, for enrolment, evidence and urgent reports")
 
 
 class OrdersConfig(_Section, frozen=True):

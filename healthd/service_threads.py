@@ -7,7 +7,7 @@ import threading
 import uuid
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from healthd.config import Config
 from healthd.controller.controller_client import ControllerClient
@@ -28,6 +28,9 @@ from healthd.swap_reports.swap_endpoint import SwapEndpoint
 from vocabulary.messages.evidence_bundle import EvidenceBundle
 from vocabulary.messages.telemetry_messages import TelemetryPart
 from vocabulary.order import Order
+
+if TYPE_CHECKING:
+    from healthd.controller.nats_connection import NatsConnection
 
 RESTART_S = 5.0
 JOIN_S = 2.0
@@ -103,6 +106,18 @@ class ServiceThreads:
         self._inbox = OrderInbox(
             config.remediator, config.node, orders, host.clock, self._ordered, self._uplink.request_telemetry
         )
+        self._nats: NatsConnection | None = None
+        if config.remediator.nats is not None:
+            self._use_nats(config)
+
+    def _use_nats(self, config: Config) -> None:
+        from healthd.controller.nats_client import NatsControllerClient  # noqa: PLC0415 - an optional dependency
+        from healthd.controller.nats_connection import NatsConnection  # noqa: PLC0415 - same
+
+        self._nats = NatsConnection(config.remediator, config.node)
+        self._uplink.connect = self._inbox.connect = self._hazards.connect = partial(
+            NatsControllerClient, config.remediator, config.node, self._nats
+        )
 
     @property
     def heard_at(self) -> float | None:
@@ -119,6 +134,8 @@ class ServiceThreads:
 
     def start(self) -> None:
         """Start the threads."""
+        if self._nats is not None:
+            self._nats.start()
         threads = {
             "uplink": self._uplink.run,
             "orders": self._performer.run,
@@ -139,6 +156,8 @@ class ServiceThreads:
         self._uplink.stop()
         for thread in self._threads[:2]:
             thread.join(JOIN_S)
+        if self._nats is not None:
+            self._nats.stop()
 
     def _evidence(self, order: Order) -> OrderTask:
         config = self._config

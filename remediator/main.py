@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from remediator.commands.reservation_commands import slurm_group
-from remediator.commands.shared_options import CONFIG
+from remediator.commands.shared_options import CONFIG, INGEST_CONFIG
 from remediator.commands.token_commands import token_group
 
 
@@ -19,7 +19,9 @@ from remediator.commands.token_commands import token_group
 @click.pass_context
 def main(context: click.Context) -> None:
     """The gpu-healthd controller: findings of all nodes in, bounded actions out."""
-    level = logging.INFO if context.invoked_subcommand == "serve" else logging.WARNING  # only the command's own output
+    level = (
+        logging.INFO if context.invoked_subcommand in {"serve", "ingest"} else logging.WARNING
+    )  # only the command's own output
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
 
 
@@ -35,6 +37,47 @@ def serve_command(config_path: Path) -> None:
     try:
         serve_replica(load_config(config_path))
     except (ConfigError, PolicyError, StoreError) as error:
+        raise click.ClickException(str(error)) from error
+
+
+@main.command("ingest")
+@INGEST_CONFIG
+def ingest_command(config_path: Path) -> None:
+    """Carry messages between NATS and the controller until SIGTERM. Only sites that use NATS need it."""
+    from remediator.ingest.ingest_config import IngestConfigError, load_ingest_config
+
+    try:
+        config = load_ingest_config(config_path)
+        from remediator.ingest.ingest_service import serve_ingest
+
+        serve_ingest(config)
+    except ImportError as error:
+        raise click.ClickException(f"{error}; install gpu-healthd[ingest]") from error
+    except IngestConfigError as error:
+        raise click.ClickException(str(error)) from error
+
+
+@main.command("nats-config")
+@click.option("--out", "place", type=click.Path(path_type=Path), required=True, help="Folder for the files.")
+@click.option("--listen", default="0.0.0.0:4222", show_default=True, help="HOST:PORT of the NATS server.")
+@click.option(
+    "--store",
+    type=click.Path(path_type=Path),
+    default="/var/lib/nats",
+    show_default=True,
+    help="Folder of the server's streams.",
+)
+@click.option("--store-bytes", type=click.IntRange(1 << 20), default=4 << 30, show_default=True, help="Its limit.")
+def nats_config_command(place: Path, listen: str, store: Path, store_bytes: int) -> None:
+    """Write a configuration for nats-server and the keys of 'remediator ingest'. Keys that exist are kept."""
+    try:
+        from remediator.ingest.server_configuration import write_server_configuration
+
+        for file in write_server_configuration(place, listen=listen, store=store, store_bytes=store_bytes):
+            click.echo(file)
+    except ImportError as error:
+        raise click.ClickException(f"{error}; install gpu-healthd[ingest]") from error
+    except (OSError, ValueError) as error:
         raise click.ClickException(str(error)) from error
 
 

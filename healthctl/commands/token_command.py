@@ -29,6 +29,7 @@ PEOPLE = {
     "operator": "Name of a person or program that may approve, acknowledge and resolve.",
     "admin": "Name of a person who may also manage tokens.",
     "node": "Name of a node; its healthd may report for that node only.",
+    "ingest": "Name of a machine that runs 'remediator ingest'.",
 }
 
 

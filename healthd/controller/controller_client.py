@@ -118,7 +118,7 @@ class ControllerClient:
         Raises:
             ControllerUnreachable, ControllerDenied, RequestRejected: it was not taken.
         """
-        return self._decoded(self._call("POST", "/report", encode_message(report)), ReportReply)
+        return self.decode_answer(self._call("POST", "/report", encode_message(report)), ReportReply)
 
     def heartbeat(self, packed: bytes) -> ReportReply:
         """Report that nothing but the progress of ranks has changed since the last accepted report.
@@ -128,7 +128,7 @@ class ControllerClient:
             ControllerUnreachable, ControllerDenied: it was not taken.
         """
         headers = {"Content-Type": "application/msgpack"}
-        return self._decoded(self._call("POST", "/heartbeat", packed, headers=headers), ReportReply)
+        return self.decode_answer(self._call("POST", "/heartbeat", packed, headers=headers), ReportReply)
 
     def orders(self, known: Sequence[str], wait_s: float) -> ReceivedOrders:
         """Return the open orders; waits up to `wait_s` for one that is not `known`.
@@ -165,7 +165,7 @@ class ControllerClient:
         Raises:
             ControllerUnreachable, ControllerDenied, RequestRejected: it could not be had.
         """
-        return self._decoded(self._call("GET", f"/v1/hazard/{quote(job, safe='')}", b"", of_node=False), JobHazard)
+        return self.decode_answer(self._call("GET", f"/v1/hazard/{quote(job, safe='')}", b"", of_node=False), JobHazard)
 
     def cut_if_silent(self, patience_s: float) -> bool:
         """Abort a call whose answer has not begun within `patience_s`; return whether there was one.
@@ -191,7 +191,7 @@ class ControllerClient:
         path = self._prefix + path if of_node else path
         url = self._url + path.partition("?")[0]
         headers = {
-            "Authorization": f"Bearer {self._token()}",
+            "Authorization": f"Bearer {self.read_token()}",
             "Content-Type": "application/json",
             **(headers or {}),
         }
@@ -201,10 +201,14 @@ class ControllerClient:
             raise ControllerUnreachable(f"{url}: {error}") from error
         if 200 <= answer.status < 300:
             return answer.body
-        raise _make_controller_error(url, answer)
+        raise make_controller_error(url, answer)
 
-    def _token(self) -> str:
-        """Read the token each time: a new one takes effect without a restart."""
+    def read_token(self) -> str:
+        """Return this node's token, read each time: a new one takes effect without a restart.
+
+        Raises:
+            ControllerUnreachable, ControllerDenied, RequestRejected: there is none, and none can be had.
+        """
         if self._token_file is None:
             raise ControllerDenied("no token_file is configured; add remediator.token_file")
         self._enrol()
@@ -228,7 +232,12 @@ class ControllerClient:
                 return
             enrol_node(self._client, self._url, self._node, secret, file)
 
-    def _decoded(self, content: bytes, kind: type[T]) -> T:
+    def decode_answer(self, content: bytes, kind: type[T]) -> T:
+        """Decode an answer of the controller.
+
+        Raises:
+            ControllerUnreachable: it cannot be read.
+        """
         try:
             return decode_message(content, kind)
         except WireError as error:
@@ -260,7 +269,7 @@ def enrol_node(client: HttpClient, url: str, node: str, secret_file: Path, token
         headers = {"Authorization": f"Bearer {secret}", "Content-Type": "application/json"}
         answer = client.request("POST", "/v1/enrol", encode_message(wish), headers, TIMEOUT_S)
         if answer.status != 200:
-            raise _make_controller_error(f"{url}/v1/enrol", answer)
+            raise make_controller_error(f"{url}/v1/enrol", answer)
         decode_message(answer.body, NewToken)
         aside.replace(token_file)
     except HttpError as error:
@@ -293,7 +302,8 @@ def _write_token(file: Path, token: str) -> None:
         os.fsync(out.fileno())
 
 
-def _make_controller_error(url: str, answer: HttpResponse) -> ControllerError:
+def make_controller_error(url: str, answer: HttpResponse) -> ControllerError:
+    """Return the error that an answer with this status means; `url` is where it came from."""
     try:
         problem = decode_message(answer.body, Problem)
         words = "; ".join(part for part in (problem.error, problem.detail, problem.todo) if part)

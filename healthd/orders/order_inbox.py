@@ -44,12 +44,11 @@ class OrderInbox:
         on_order: Callable[[], None],
         on_telemetry_request: Callable[[TelemetryRequest], None] = lambda _: None,
     ) -> None:
-        self._config = config
-        self._node = node
         self._orders = orders
         self._clock = clock
         self._on_order = on_order
         self._on_telemetry_request = on_telemetry_request
+        self.connect: Callable[[], ControllerClient] = lambda: ControllerClient(config, node)
         self._stop = threading.Event()
 
     def stop(self) -> None:
@@ -58,7 +57,7 @@ class OrderInbox:
 
     def run(self) -> None:
         """Poll until stopped."""
-        controller = ControllerClient(self._config, self._node)
+        controller = self.connect()
         backoff = RetryBackoff()
         failing = False
         together = True  # see `ReportUplink.run`

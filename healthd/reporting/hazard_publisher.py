@@ -42,7 +42,7 @@ class HazardPublisher:
     def __init__(
         self, directory: str, connect: Callable[[], HazardSource], status: Callable[[], Status], clock: Clock
     ) -> None:
-        self._directory, self._connect, self._status, self._clock = directory, connect, status, clock
+        self._directory, self.connect, self._status, self._clock = directory, connect, status, clock
         self._stop = threading.Event()
         self._written: set[str] = set()
         self._trouble = ""
@@ -53,7 +53,7 @@ class HazardPublisher:
 
     def run(self) -> None:
         """Fetch and write hazards until stopped."""
-        controller = self._connect()
+        controller = self.connect()
         known, due = None, 0.0
         while not self._stop.wait(NEW_JOB_S):
             jobs, now = self._jobs(), self._clock.monotonic()

@@ -90,6 +90,7 @@ class ReportUplink:
         self._batch = CHANGES_PER_REPORT_MAX
         self._unwanted: frozenset[str] = frozenset()  # ids of active findings that the controller rejects
         self.heard_at: float | None = None
+        self.connect: Callable[[], ControllerClient] = lambda: ControllerClient(config, status().node)
         self.swaps: Callable[[], tuple[JobSwap, ...]] = tuple  # of the jobs whose launcher runs here
 
     def wake(self) -> None:
@@ -125,7 +126,7 @@ class ReportUplink:
 
     def run(self) -> None:
         """Report until stopped; survives any controller outage."""
-        controller = self._controller = ControllerClient(self._config, self._status().node)
+        controller = self._controller = self.connect()
         backoff = RetryBackoff()
         failing = False
         together = True  # after a controller restart all nodes connect at once

@@ -28,6 +28,7 @@ class Access(enum.Enum):
     VIEWER = "viewer"
     OPERATOR = "operator"
     ADMIN = "admin"
+    INGEST = "ingest"
 
 
 _PEOPLE = {
@@ -35,6 +36,7 @@ _PEOPLE = {
     Access.VIEWER: {Role.VIEWER, Role.OPERATOR, Role.ADMIN},
     Access.OPERATOR: {Role.OPERATOR, Role.ADMIN},
     Access.ADMIN: {Role.ADMIN},
+    Access.INGEST: {Role.INGEST},
 }
 
 
@@ -83,6 +85,9 @@ def count_request(request: Request, identity: Identity, weight: int = 1) -> None
         Refusal: 429 too many requests.
     """
     gate = handler_context_of(request).gate
+    if identity.role is Role.INGEST:  # each message in its batches is counted for its node
+        _count_connection(request, identity, gate.limits)
+        return
     bucket = gate.nodes if identity.role is Role.NODE else gate.people
     if (wait_s := bucket.wait_s(identity.id)) > 0:
         raise _too_many_requests(f"{identity.role.value} {identity.name} sends too many requests", wait_s)

@@ -89,17 +89,25 @@ class HazardCache:
 async def show_job_hazard(request: Request) -> Response:
     """`GET /v1/hazard/{job}`: for operators, and for the nodes that hold its ranks."""
     identity, service = request_identity(request), handler_context_of(request)
-    job: str = request.path_params["job"]
     node = identity.name if identity.role is Role.NODE else None
+    answer = await find_job_hazard(service, request.app.state.board, request.path_params["job"], node)
+    return Response(answer, media_type="application/json")
+
+
+async def find_job_hazard(service: HandlerContext, board: HazardCache, job: str, node: str | None) -> bytes:
+    """Return a job's hazard as JSON, for a node or, without one, for an operator.
+
+    Raises:
+        Refusal: 403, the node has no rank of the job; 404, there is no such job.
+    """
     if node is not None and not _node_runs_job(service, node, job):
         raise Refusal(403, f"node {node} has no rank of job {job}", "only the job's nodes and operators may read this")
-    board: HazardCache = request.app.state.board
     jobs = await board.jobs(job, node)
     if job not in jobs:
         raise Refusal(404, f"no node has a rank of job {job}", "see 'healthctl nodes list'")
     mtbf_h = service.config.node_mtbf_h
-    answer = jobs.known(job, node) or await asyncio.to_thread(jobs.answer, job, node, mtbf_h)
-    return Response(answer, media_type="application/json")
+    known = jobs.known(job, node)
+    return await asyncio.to_thread(jobs.answer, job, node, mtbf_h) if known is None else known
 
 
 def _group_findings_by_node(findings: Iterable[Finding]) -> dict[str, list[Finding]]:

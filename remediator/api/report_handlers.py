@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Callable
 from concurrent.futures import Future
+from typing import TypeVar
 
 import msgspec
 from starlette.requests import Request
@@ -48,6 +49,8 @@ from vocabulary.messages.wire import (
 )
 from vocabulary.order import Order, OrderUpdate
 
+T = TypeVar("T")
+
 BOUNDS_TODO = "healthd respects these limits (docs/reference/api.md); upgrade the older one of node and controller"
 UPDATE_BYTES_MAX = 64 << 10
 HEARTBEAT_BYTES_MAX = 1 << 20  # whoever needs more sends a whole report
@@ -61,6 +64,15 @@ async def accept_report(request: Request) -> Response:
     service = handler_context_of(request)
     begun: float = request.scope.get("arrived") or service.clock.monotonic()
     body = await read_request_body(request, REPORT_BYTES_MAX)
+    return json_response(await take_report(service, node, body, begun))
+
+
+async def take_report(service: HandlerContext, node: str, body: bytes, begun: float) -> ReportReply:
+    """Take a node's report; returns once every change in it is durable. It arrived at `begun`, in monotonic seconds.
+
+    Raises:
+        Refusal: it is not taken.
+    """
     _limit_node_rate(service, node)
     message = _decode_report(body, node)
     check_admission(service)  # before the registry takes it: known findings are not submitted to the engine again
@@ -74,8 +86,8 @@ async def accept_report(request: Request) -> Response:
     now = service.clock.monotonic()
     service.report_times.count(now - begun)
     telemetry = service.telemetry.pending_request(node, now)
-    base = entry.base if entry is not before else 0
-    return json_response(ReportReply(acked_seq=acked, epoch=service.engine.epoch, telemetry=telemetry, base=base))
+    base = entry.base if (entry.agent, entry.base) == (message.agent, message.seq) else 0
+    return ReportReply(acked_seq=acked, epoch=service.engine.epoch, telemetry=telemetry, base=base)
 
 
 async def accept_heartbeat(request: Request) -> Response:
@@ -126,13 +138,22 @@ async def accept_order_update(request: Request) -> Response:
     service = handler_context_of(request)
     check_admission(service)
     update = await decode_request_body(request, OrderUpdate, UPDATE_BYTES_MAX)
-    _check_update_bounds(update)
     if update.id != request.path_params["order"]:
         raise Refusal(400, f"the path names order {request.path_params['order']}, the body {update.id}")
+    await take_order_update(service, node, update)
+    return Response(status_code=204)
+
+
+async def take_order_update(service: HandlerContext, node: str, update: OrderUpdate) -> None:
+    """Take a node's progress with an order; returns once it is durable.
+
+    Raises:
+        Refusal: it is not taken.
+    """
+    _check_update_bounds(update)
     await wait_until_durable(
         service, submit_input(service, OrderAnswered(at=service.clock.wall(), node=node, update=update))
     )
-    return Response(status_code=204)
 
 
 def _check_update_bounds(update: OrderUpdate) -> None:
@@ -239,18 +260,38 @@ async def _wait_for_orders(
 ) -> tuple[Order, ...]:
     """Return the open orders once one is new to the node, or a telemetry request is.
 
+    Raises:
+        Refusal: as `wait_to_hand_out`.
+    """
+
+    def look() -> tuple[tuple[Order, ...], bool]:
+        found = service.engine.snapshot.orders_for(node, service.clock.wall(), known)
+        news = any(order.id not in known for order in found)
+        return found, news or service.telemetry.untold(node, service.clock.monotonic())
+
+    return await wait_to_hand_out(service, node, look, wait_s, welcome)
+
+
+async def wait_to_hand_out(
+    service: HandlerContext,
+    node: str,
+    look: Callable[[], tuple[T, bool]],
+    wait_s: float,
+    welcome: Callable[[], None],
+) -> T:
+    """Return what `look` finds, once it says that this is news; `node` empty: of any node.
+
     Handing out an order is an outside effect, so it requires a confirmed lease.
 
     Raises:
-        Refusal: 503, the lease is in doubt; and what `check_open_request` raises, which runs at every wake-up.
+        Refusal: 503, the lease is in doubt; and what `welcome` raises, which runs at every wake-up.
     """
     deadline = service.clock.monotonic() + max(wait_s, LEASE_S)
     asked_until = service.clock.monotonic() + wait_s
     with service.wakeups.subscription(node) as woken:
         while True:
-            found = service.engine.snapshot.orders_for(node, service.clock.wall(), known)
+            found, news = look()
             now = service.clock.monotonic()
-            news = any(order.id not in known for order in found) or service.telemetry.untold(node, now)
             over = news or now >= asked_until or service.wakeups.ended
             if over and service.engine.may_act():
                 return found

@@ -7,6 +7,7 @@ from typing import Any
 from remediator.api import (
     alert_handlers,
     audit_handlers,
+    batch_handlers,
     cluster_handlers,
     event_stream,
     evidence_handlers,
@@ -28,6 +29,7 @@ from remediator.api.access_control import Access
 from remediator.api.endpoint import Endpoint, Handler, Query, make_get_endpoint, make_post_endpoint
 from remediator.api.query_parameters import AFTER, IF_MATCH, KEY, LIMIT, RESUME, SINCE, WAIT
 from remediator.model.credentials import TokenList
+from remediator.model.message_batch import AllOrders
 from remediator.model.views import (
     Approval,
     CommandText,
@@ -112,6 +114,22 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "application/gzip",
         None,
         "Upload the evidence bundle of an order.",
+    ),
+    _post(
+        "/v1/reports",
+        Access.INGEST,
+        batch_handlers.accept_message_batch,
+        "application/msgpack",
+        "application/msgpack",
+        "Deliver messages of many nodes; each is durable when answered.",
+    ),
+    _get(
+        "/v1/orders",
+        Access.INGEST,
+        batch_handlers.poll_all_orders,
+        AllOrders,
+        "The open orders of all nodes; waits until they differ from those known.",
+        (WAIT, Query("known", "string", "'version' of the last answer")),
     ),
     _get(
         "/v1/hazard/{job:path}",

@@ -14,3 +14,12 @@ CONFIG = click.option(
     show_default=True,
     help="Configuration file (YAML).",
 )
+
+INGEST_CONFIG = click.option(
+    "--config",
+    "config_path",
+    type=click.Path(path_type=Path),
+    default="/etc/gpu-healthd/ingest.yaml",
+    show_default=True,
+    help="Configuration file (YAML).",
+)

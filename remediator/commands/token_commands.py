@@ -37,6 +37,7 @@ def _add_role_options(command: Callable[..., Any]) -> Callable[..., Any]:
         ("--operator", "Issue a token for an operator, or a program, that approves, acknowledges and resolves."),
         ("--viewer", "Issue a read-only token for a user or a program."),
         ("--node", "Issue a token for this node's healthd, valid for that node only."),
+        ("--ingest", "Issue a token for 'remediator ingest', which delivers the messages of all nodes."),
     ):
         command = click.option(option, metavar="NAME", help=words)(command)
     return command

@@ -20,6 +20,7 @@ class Role(str, enum.Enum):
     OPERATOR = "operator"  # reads, approves, acknowledges, notes, resolves
     ADMIN = "admin"  # the same, and tokens
     NODE = "node"  # acts for one node
+    INGEST = "ingest"  # delivers nodes' messages from NATS and fetches their orders
     JOIN = "join"  # gives nodes a token of their own, and nothing else
 
 

@@ -41,6 +41,7 @@ class Tokens:
         self._wall = wall
         self._known: dict[str, Identity] = {}
         self._by_id: dict[str, Identity] = {}
+        self._nodes: frozenset[str] = frozenset()
         self._version: str | None = None
         self._loaded = False
         self._reading = threading.Lock()
@@ -57,6 +58,10 @@ class Tokens:
         """Return whether what was admitted with this identity may stay: its token is neither revoked nor expired."""
         return identity.valid(self._wall()) and identity.id in self._by_id
 
+    def has_node(self, node: str) -> bool:
+        """Return whether the node has a token that was not revoked, from the cache."""
+        return node in self._nodes
+
     def named(self, token_id: str) -> Identity | None:
         """Return the identity of the valid token with this id, from the cache."""
         identity = self._by_id.get(token_id)
@@ -72,6 +77,7 @@ class Tokens:
             # the node whose response was lost may use its join secret again
             self._known = {r.digest: Identity(Role(r.role), r.name, r.digest[:ID_CHARS], r.expires_at) for r in rows}
             self._by_id = {identity.id: identity for identity in self._known.values()}
+            self._nodes = frozenset(i.name for i in self._known.values() if i.role is Role.NODE)
             self._version, self._loaded = version, True
             return True
 

@@ -13,6 +13,7 @@ import signal
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 import requests
 import schemathesis
@@ -26,7 +27,7 @@ from tests.e2e.controller_process import Controller
 
 CASES = int(os.environ.get("API_CASES", "1"))
 NO_LIMITS = "limits: {node_per_s: 1000000000.0, node_burst: 1000000000, person_per_s: 1000000000.0, person_burst: 1000000000, unknown_per_s: 1000000000.0, unknown_burst: 1000000000}\n"
-PEOPLE = ("nobody", "n1", "vic", "ann")
+PEOPLE = ("nobody", "n1", "vic", "ann", "i1")
 LABELS = [
     f"{method.upper()} {path}"
     for path, operations in build_openapi_document()["paths"].items()
@@ -48,11 +49,17 @@ def _gzipped(_: Any, value: Any) -> bytes:
     return gzip.compress(json.dumps(value, default=str).encode())
 
 
+@schemathesis.serializer("application/msgpack")
+def _packed(_: Any, value: Any) -> bytes:
+    return msgspec.msgpack.encode(value, enc_hook=str)
+
+
 @pytest.fixture(scope="module")
 def controller(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Controller]:
     made = Controller(tmp_path_factory.mktemp("controller"))
     made.config.write_text(made.config.read_text() + NO_LIMITS)
     made.tokens["vic"] = made.issue("--viewer", "vic")
+    made.tokens["i1"] = made.issue("--ingest", "i1")
     made.start()
     yield made
     made.end(signal.SIGTERM)

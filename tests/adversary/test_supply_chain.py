@@ -22,7 +22,7 @@ from tools.supply.lock_files import FOLDER, SHIPPED, read_licences, read_locked_
 LOCKS = sorted(path.stem for path in FOLDER.glob("*.lock"))
 PERMISSIVE = {
     *("0BSD", "Apache-2.0", "Apache-2.0 WITH LLVM-exception", "BSD-2-Clause", "BSD-3-Clause", "BSL-1.0", "CC0-1.0", "ISC"),
-    *("MIT", "PSF-2.0", "Zlib"),
+    *("MIT", "MIT-0", "PSF-2.0", "Zlib"),
 }  # fmt: skip
 SPDX = get_spdx_licensing()
 

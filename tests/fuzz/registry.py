@@ -15,6 +15,7 @@ SHARES = {
     "report": 4,
     "heartbeat": 4,
     "orders": 4,
+    "nats_message": 8,
     "telemetry_part": 4,
     "swap_message": 4,
     "beacon_page": 8,

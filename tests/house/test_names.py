@@ -16,9 +16,9 @@ ROOT_MODULES = {"healthd": 12, "remediator": 12, "healthctl": 12, "preflight": 1
 ONE_WORD_SHARE = 0.04
 MODULES_WITH_ONE_PUBLIC_NAME = 5
 FILES_WITH_ONE_NAME = 3
-PRODUCT_LINES = 122_500  # heartbeats, judging in a process of its own, NATS as a transport, cordons by host list
+PRODUCT_LINES = 124_500  # heartbeats, judging in a process of its own, NATS as a transport, cordons by host list
 SMALL_LINES, SMALL_MODULES = 30, 58  # a module as short as that needs a reason, such as a layer that others import
-WORDS_TO_READ = 77_400  # how reports travel: heartbeats, NATS
+WORDS_TO_READ = 78_700  # how reports travel: heartbeats, NATS
 
 # Names that a framework or a registry asks for: they may stand in any number of modules.
 REQUIRED_NAMES = {

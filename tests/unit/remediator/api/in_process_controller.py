@@ -37,7 +37,7 @@ class Answer(NamedTuple):
 
 
 class Inside:
-    """A leader with tokens for two nodes, a viewer, an operator, an admin, and a join secret."""
+    """A leader with tokens for two nodes, an ingest, a viewer, an operator, an admin, and a join secret."""
 
     def __init__(
         self,
@@ -67,6 +67,7 @@ class Inside:
             ("root", Role.ADMIN),
             ("n1", Role.NODE),
             ("n2", Role.NODE),
+            ("i1", Role.INGEST),
         )
         self.token = {name: self.tokens.issue(role, name, now) for name, role in people}
         self.token["join"] = self.tokens.issue(Role.JOIN, "gpu-*", now, uses=3)

@@ -23,7 +23,7 @@ from vocabulary.identity import Component, ComponentKind
 from vocabulary.messages.message_bounds import MOMENT_MAX
 from vocabulary.messages.wire import FindingChange, Report, encode_message
 
-HOLDERS = ("", "nonsense", "vic", "ann", "root", "n1", "n2", "join")
+HOLDERS = ("", "nonsense", "vic", "ann", "root", "n1", "n2", "i1", "join")
 MAY = {
     Access.ANYONE: set(HOLDERS),
     Access.JOIN: {"join"},
@@ -32,6 +32,7 @@ MAY = {
     Access.VIEWER: {"vic", "ann", "root"},
     Access.OPERATOR: {"ann", "root"},
     Access.ADMIN: {"root"},
+    Access.INGEST: {"i1"},
 }
 GPU = Component(ComponentKind.GPU, "GPU-1")
 
@@ -66,6 +67,7 @@ def test_the_rule_itself_by_every_role() -> None:
             assert let is ((access is Access.NODE and node == "n1") or access is Access.JOB)
         if role is Role.JOIN:
             assert let is (access is Access.JOIN)
+        assert let is (access is Access.INGEST) or Role.INGEST is not role
         if let and access in {Access.VIEWER, Access.OPERATOR, Access.ADMIN}:
             assert role in {Role.VIEWER, Role.OPERATOR, Role.ADMIN}
 

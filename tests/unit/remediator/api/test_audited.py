@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -15,6 +16,7 @@ from remediator.api.endpoint import Endpoint
 from remediator.api.route_table import ENDPOINTS
 from remediator.decisions.group_incidents import open_group_incident
 from remediator.model.journal_records import BREAKER, Action, Incident, IncidentState, NodeRecord
+from remediator.model.message_batch import DeliveredMessage
 from remediator.model.plan_steps import Mode
 from remediator.notifications.alert_settings import AlertSettings
 from remediator.state.cluster_state import ClusterState
@@ -68,6 +70,11 @@ def asked(centre: Inside, endpoint: Endpoint) -> tuple[str, str, Any]:
     word = path.rpartition("/")[2]
     if word == "report":
         return "n1", path, report(findings=(LOST,))
+    if word == "reports":
+        more = replace(LOST, id=finding_id("n1", "xid", "79", LOST.component, "another"))
+        body = report(findings=(LOST, more), seq=2)
+        batch = [DeliveredMessage("n1", "report", body)]
+        return "i1", path, msgspec.msgpack.encode(batch)
     if "{order" in path:
         kind = OrderKind.COLLECT_EVIDENCE if "evidence" in path else OrderKind.RUN_PREFLIGHT
         bundle = EvidenceBundle(
@@ -133,7 +140,7 @@ def test_every_change_is_in_the_audit_log_with_who_made_it(centre: Inside) -> No
         assert answer.status in {200, 204}, (path, answer)
         events = [event for _, event in centre.journal.events(seen, 1000)]
         names = {"join": "join secret gpu-*"}
-        mine = [e for e in events if e.actor.startswith(names.get(who, who)) or (who in {"n1", "n2"} and e.node == who)]
+        mine = [e for e in events if e.actor.startswith(names.get(who, who)) or e.node == {"i1": "n1"}.get(who, who)]
         if not mine:
             silent.append(f"{endpoint.method} {endpoint.path} by {who}: {[(e.kind, e.actor) for e in events]}")
     assert silent == []
