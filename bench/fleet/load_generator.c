@@ -1,6 +1,6 @@
 /* Reports and heartbeats of a fleet at a constant rate, over one connection a node; prints one JSON object.
  *
- * load_generator FILE PORT INTERVAL_S SECONDS JOIN_S
+ * load_generator FILE PORT INTERVAL_S SECONDS JOIN_S SPREAD_S
  *
  * FILE, little endian, as `bench.fleet.load_generator` writes it: for each node uint32 address and two requests, its report
  * and its heartbeat: uint32 bytes, uint32 count of fields, fields {uint32 offset, uint32 width, int32 kind, int32 argument},
@@ -9,7 +9,8 @@
  * heartbeat (0 bytes) it only reports.
  *
  * The load is open: a report is due at its time whether or not the one before was answered, and its latency begins when it
- * is due. How late the generator itself sent is measured apart. What is due before JOIN_S is sent and not counted.
+ * is due. How late the generator itself sent is measured apart. What is due before JOIN_S is sent and not counted. The first
+ * reports are due within SPREAD_S: 0 is a fleet that connects at one moment.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -218,7 +219,7 @@ static void handle(struct epoll_event *event) {
 }
 
 int main(int argc, char **argv) {
-    if (argc != 6) { fprintf(stderr, "usage: load_generator FILE PORT INTERVAL_S SECONDS JOIN_S\n"); return 2; }
+    if (argc != 7) { fprintf(stderr, "usage: load_generator FILE PORT INTERVAL_S SECONDS JOIN_S SPREAD_S\n"); return 2; }
     read_nodes(argv[1]);
     port = atoi(argv[2]);
     interval = (int64_t)(atof(argv[3]) * 1e9);
@@ -226,7 +227,7 @@ int main(int argc, char **argv) {
     begun = now_ns();
     int64_t end = begun + (int64_t)(atof(argv[4]) * 1e9);
     counted_from = begun + (int64_t)(atof(argv[5]) * 1e9);
-    for (uint32_t i = 0; i < count; i++) nodes[i].next = begun + interval * i / count; /* in the order of their turns */
+    for (uint32_t i = 0; i < count; i++) nodes[i].next = begun + (int64_t)(atof(argv[6]) * 1e9 * i / count); /* in the order of their turns */
     struct epoll_event ready[512];
     uint32_t turn = 0;
     for (int64_t now; (now = now_ns()) < end;) {

@@ -58,11 +58,19 @@ class LoadResult(msgspec.Struct, frozen=True):
 
 
 def run_load(
-    place: Path, port: int, nodes: int, interval_s: float, seconds: float, join_s: float, *, heartbeats: bool = True
+    place: Path,
+    port: int,
+    nodes: int,
+    interval_s: float,
+    seconds: float,
+    join_s: float,
+    *,
+    heartbeats: bool = True,
+    at_once: bool = False,
 ) -> LoadResult:
     """Report from so many nodes for `seconds`; what was due in the first `join_s` does not count.
 
-    Without `heartbeats` every report is a whole one, as of an older healthd.
+    Without `heartbeats` every report is a whole one, as of an older healthd. `at_once`: all nodes connect at one moment.
 
     Raises:
         LoadError: no C compiler, or the generator failed.
@@ -75,7 +83,7 @@ def run_load(
         out.write(struct.pack("<I", nodes))
         for number in range(nodes):
             out.write(_encode_node(number, heartbeats=heartbeats))
-    numbers = (port, interval_s, seconds, join_s)
+    numbers = (port, interval_s, seconds, join_s, 0.0 if at_once else interval_s)
     done = subprocess.run([program, file, *map(str, numbers)], capture_output=True, text=True, check=False)
     if done.returncode:
         raise LoadError(done.stderr.strip())

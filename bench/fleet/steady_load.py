@@ -1,6 +1,8 @@
 """What one remediator takes of reports without news, by a generator that does not delay what it measures.
 
-Usage: python -m bench.fleet.steady_load [--nodes N] [--seconds S] [--interval S] [--store sqlite|postgresql]
+Usage: python -m bench.fleet.steady_load [--nodes N] [--seconds S] [--interval S] [--whole] [--at-once] [--store KIND]
+
+`--at-once` measures a reconnect storm instead: all nodes connect at one moment and report whole, once.
 """
 
 from __future__ import annotations
@@ -43,25 +45,34 @@ def _measure(asked: argparse.Namespace, place: Path, url: str) -> list[str]:
         centre.start()
         process = centre.leader().process
         usage: list[Usage] = []
-        joined = threading.Timer(JOIN_S, lambda: usage.append(read_process_usage(process)))
+        join_s = 0.0 if asked.at_once else JOIN_S
+        joined = threading.Timer(join_s, lambda: usage.append(read_process_usage(process)))
         joined.start()
         try:
+            if asked.at_once:
+                asked.interval = asked.seconds  # one report a node
             found = run_load(
-                place, ports[0], asked.nodes, asked.interval, asked.seconds, JOIN_S, heartbeats=not asked.whole
+                place,
+                ports[0],
+                asked.nodes,
+                asked.interval,
+                asked.seconds,
+                join_s,
+                heartbeats=not asked.whole,
+                at_once=asked.at_once,
             )
         except LoadError as error:
             raise SystemExit(str(error)) from None
         usage.append(read_process_usage(process))
     finally:
         centre.stop()
-    return build_rows(asked.nodes, asked.interval, found, (usage[0], usage[-1]), asked.seconds)
+    return build_rows(asked.nodes, asked.interval, found, (usage[0], usage[-1]), asked.seconds - join_s)
 
 
 def build_rows(
-    nodes: int, interval_s: float, found: LoadResult, usage: tuple[Usage, Usage], seconds: float
+    nodes: int, interval_s: float, found: LoadResult, usage: tuple[Usage, Usage], counted_s: float
 ) -> list[str]:
     """A Markdown table. `usage`: when the fleet had joined, and at the end."""
-    counted_s = seconds - JOIN_S
     cpu_us = (usage[1].cpu_s - usage[0].cpu_s) * 1e6 / (nodes / interval_s * counted_s)
     return [
         f"| {nodes} nodes, a report every {interval_s:g} s | median | 99 % | worst |",
@@ -84,6 +95,7 @@ def _parse_arguments() -> argparse.Namespace:
     asks.add_argument("--seconds", type=float, default=120.0)
     asks.add_argument("--interval", type=float, default=10.0, help="seconds between two reports of a node")
     asks.add_argument("--whole", action="store_true", help="only whole reports, as of an older healthd")
+    asks.add_argument("--at-once", action="store_true", help="all nodes connect at one moment")
     asks.add_argument("--store", choices=store.KINDS, default="sqlite")
     return asks.parse_args()
 

@@ -19,7 +19,7 @@ Flags = npt.NDArray[np.bool_]
 
 SIZE_MAX, MEASURED_MAX = 1024, 1e14
 _RANK = np.dtype(
-    [("step", "<i8"), ("at", "<f8"), ("times", "<f4", 2), ("words", "u1", 3), ("windows", "u1")]
+    [("step", "<i8"), ("at", "<f8"), ("times", "<f8", 2), ("words", "u1", 3), ("windows", "u1")]
 )  # as `RANK`
 _WINDOW = np.dtype([("number", "<u4"), ("steps", "<u2"), ("exponent", "u1"), ("zero", "u1"), ("values", "<f4", 6)])
 _EXPONENT_MAX = 20

@@ -7,7 +7,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -27,6 +27,8 @@ from vocabulary.messages.wire import RankStatus
 log = logging.getLogger(__name__)
 JOBS_PER_NODE = 16
 JOBS, ENDED = "jobs", "ended"
+T = TypeVar("T")
+
 SOURCES = (straggler_findings.SOURCE, hang_findings.SOURCE, sdc_findings.SOURCE)
 
 
@@ -98,7 +100,7 @@ class JobJudge:
         """Args: `pace`: rests between pieces of work, where other threads must run."""
         self.jobs: dict[JobRef, JobMonitor] = {}
         self._shard, self._shards = shard, shards
-        self._pace = pace or DutyCycle(rest=lambda _: None)
+        self._over = _without_rests if pace is None else pace.over
         self._nodes: dict[str, _NodeReport] = {}
         self._findings: dict[str, Finding] = {}
         self._known: KnownFindings | None = None
@@ -108,7 +110,6 @@ class JobJudge:
 
     def step(self, told: JudgeInput) -> JudgeOutput:
         """Take in what is new, and judge every job."""
-        self._pace.begin()
         self._now = told.now
         self._faults = Counter()
         self._note_findings(told)
@@ -117,10 +118,10 @@ class JobJudge:
             return JudgeOutput(faults=dict(self._faults))
         known = self._known = self._known or KnownFindings(self._findings.values())
         news: list[Sequence[Finding]] = []
-        for job in self._pace.over(self.jobs.values()):
+        for job in self._over(self.jobs.values()):
             self._part(JOBS, partial(job.read_waiting, told.now))
             news += [self._part(JOBS, judge) for judge in job.judgements(known, self._has_reported, told.now)]
-        over = [ref for ref, job in self._pace.over(self.jobs.items()) if not job.lives(told.now)]
+        over = [ref for ref, job in self._over(self.jobs.items()) if not job.lives(told.now)]
         for ref in over:
             del self.jobs[ref]
         news.append(self._part(ENDED, lambda: self._ended(known, over, heard_all=told.heard_all)))
@@ -144,7 +145,7 @@ class JobJudge:
         """Pass each job what its nodes have reported; a new job with living ranks gets a monitor of its own."""
         whole: dict[JobRef, list[NodeUpdate]] = {}
         beating: dict[JobRef, list[NodeHeartbeats]] = {}
-        for update in self._pace.over(updates):
+        for update in self._over(updates):
             if update.ranks is not None:
                 for ref in self._note_report(update, update.ranks):
                     whole.setdefault(ref, []).append(update)
@@ -155,7 +156,7 @@ class JobJudge:
                     beating.setdefault(ref, []).append(beat)
         for ref, told in whole.items():
             self._hear_job(ref, told)
-        for ref, beats in self._pace.over(beating.items()):
+        for ref, beats in self._over(beating.items()):
             job = self.jobs.get(ref)
             if job is not None:
                 self._part(JOBS, partial(job.beat, beats))
@@ -184,7 +185,7 @@ class JobJudge:
         """Windows are unpacked one job at a time: a whole fleet's would survive several runs of the cycle collector."""
         job = self.jobs.get(ref) or JobMonitor(ref)
         heard: list[NodeRankReport] = []
-        for update in self._pace.over(told):
+        for update in self._over(told):
             ranks = update.ranks or ()
             if job.wants(update.node, update.seen_at):
                 heard.append(_rank_report(update, attach_windows(ranks, update.packed), ref))
@@ -213,6 +214,10 @@ class JobJudge:
                 self._failing.add(name)
             self._faults[name] += 1
             return ()
+
+
+def _without_rests(items: Iterable[T]) -> Iterable[T]:
+    return items
 
 
 class FindingChanges:

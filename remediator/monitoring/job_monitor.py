@@ -33,11 +33,11 @@ from vocabulary.identity import ComponentKind
 from vocabulary.messages.heartbeat import Heartbeat, apply_heartbeat, read_windows
 from vocabulary.messages.wire import ProductDigests, RankStatus
 
-SILENT_S = 3600.0
+SILENT_S, LOOK_S = 3600.0, 60.0  # a node's report counts for so long; how often that is looked at
 CHANGED_VOTE_S = 5.0  # between two votes while digests change, as when a job starts
 VOTE_S = 600.0  # between two votes on the same digests, which keep their findings fresh
 TOLD_TIMES = 3  # a window is read after a third of the time that it is sent for, so that one report may be lost
-TOGETHER_S = 5.0  # heartbeats are read in batches of so long
+TOGETHER_S = 10.0  # heartbeats are read in batches of so long: the usual interval of a node
 UNREAD_S = 15.0  # longest time that windows stay unread, whatever length a node reports
 MOVES_AGAIN = "the job makes progress again"
 XID_WITHIN_S = 3600.0
@@ -123,7 +123,7 @@ class JobMonitor:
         self._crews = RankGroups()
         self._due: dict[str, float] = {}  # by node: when its windows are due again, UTC s
         self._waiting: dict[str, Sequence[Heartbeat]] = {}  # by node: those whose windows are unread
-        self._read_at = -inf  # UTC s
+        self._read_at = self._looked_at = -inf  # UTC s
         self._voted_at, self._vote_due = 0.0, 0.0  # UTC s
 
     def wants(self, node: str, at: float) -> bool:
@@ -197,8 +197,10 @@ class JobMonitor:
 
         The report of a node that was silent for long does not count.
         """
-        self.words = {node: word for node, word in self.words.items() if now - word.at < SILENT_S}
-        self._due = {node: due for node, due in self._due.items() if node in self.words}
+        if now - self._looked_at >= LOOK_S:
+            self._looked_at = now
+            self.words = {node: word for node, word in self.words.items() if now - word.at < SILENT_S}
+            self._due = {node: due for node, due in self._due.items() if node in self.words}
         return any(rank.alive for word in self.words.values() for rank in word.report.ranks)
 
     def judgements(

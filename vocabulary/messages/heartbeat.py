@@ -5,10 +5,10 @@ with eight ranks sends less than a kilobyte instead of nine. The controller answ
 and the node then sends a whole one. Pure.
 
 The records are little endian. One rank: step (int64), time of its beacon (float64, UTC s), newest and median step time
-(float32, s), its phase, section and stack as indices into `words`, and its number of new windows (uint8 each). Median
+(float64, s), its phase, section and stack as indices into `words`, and its number of new windows (uint8 each). Median
 section times follow as float32 in the order of the report's `sections_median`. One window: `first` divided by `size`
 (uint32), `steps` (uint16), the binary logarithm of `size` (uint8), a zero, and its six times and tokens (float32; NaN:
-not reported). Times of single steps by section are left out.
+not reported), which are read with healthd's own six decimals. Times of single steps by section are left out.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ from vocabulary.messages.message_bounds import RANKS_MAX, WINDOWS_MAX, Count, Mo
 from vocabulary.messages.wire import RankStatus, Report, StepWindow, WireError
 
 HEARTBEAT_VERSION = 1
-RANK = struct.Struct("<qdffBBBB")
+DECIMALS = 6
+RANK = struct.Struct("<qdddBBBB")
 WINDOW = struct.Struct("<IHBx6f")
 SINGLE = struct.Struct("<f")
 _RANK_BYTES = RANK.size
-_PHASE, _SECTION, _STACK, _WINDOWS = range(24, 28)  # bytes of a rank's record
+_PHASE, _SECTION, _STACK, _WINDOWS = range(32, 36)  # bytes of a rank's record
 _WORDS_MAX = 64
 _EXPONENT_MAX = 20  # a window of a million steps; the largest `first` is then below 2**52
 
@@ -148,7 +149,7 @@ def fits_report(heartbeat: Heartbeat, ranks: int, sections: int) -> bool:
 
 def apply_heartbeat(ranks: Sequence[RankStatus], heartbeat: Heartbeat) -> list[RankStatus]:
     """Return a report's ranks as the heartbeat says they are now, without windows and single steps' sections."""
-    sections = (finite(value) for (value,) in SINGLE.iter_unpack(heartbeat.sections))
+    sections = (round(finite(value), DECIMALS) for (value,) in SINGLE.iter_unpack(heartbeat.sections))
     words = heartbeat.words
     return [
         replace(
@@ -237,8 +238,8 @@ def _pack_window(window: StepWindow) -> bytes:
 def _unpack_window(told: tuple[int, int, int, float, float, float, float, float, float]) -> StepWindow:
     number, steps, exponent, whole, *parts = told
     size = 1 << min(exponent, _EXPONENT_MAX)
-    values = [value if math.isfinite(value) else None for value in parts]
-    return StepWindow(number * size, size, steps, finite(whole), *values)
+    values = [round(value, DECIMALS) if math.isfinite(value) else None for value in parts]
+    return StepWindow(number * size, size, steps, round(finite(whole), DECIMALS), *values)
 
 
 def finite(value: float) -> float:

@@ -47,7 +47,7 @@ BASE = Report(
     ranks=(RANK_0, RankStatus("j", 0, 1, 2, 12, 40, "save", 100.5)), gpus=(Gpu(0, "GPU-0", "0000:3b:00.0"),),
 )  # fmt: skip
 
-single = st.floats(0, 1e6, width=32)
+single = st.integers(0, 7_999_999).map(lambda micros: micros / 1e6)  # as healthd rounds them
 moving = st.fixed_dictionaries(
     {
         "step": st.integers(0, 2**62),
@@ -104,7 +104,7 @@ NEWS = {
         }.items()
     },
     "a step beyond the record": {"ranks": (replace(RANK_0, step=2**63), BASE.ranks[1])},
-    "a time beyond the record": {"ranks": (replace(RANK_0, step_seconds=1e39), BASE.ranks[1])},
+    "a time beyond the record": {"ranks": (replace(RANK_0, windows=(StepWindow(0, 8, 8, 1e39),)), BASE.ranks[1])},
     "a window of three steps": {"ranks": (replace(RANK_0, windows=(StepWindow(0, 3, 3, 1.0),)), BASE.ranks[1])},
     "a window between two": {"ranks": (replace(RANK_0, windows=(StepWindow(4, 8, 3, 1.0),)), BASE.ranks[1])},
 }  # fmt: skip

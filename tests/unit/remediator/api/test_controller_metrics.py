@@ -45,7 +45,9 @@ HOSTILE = 'a"} 1\nremediator_leading 0'
 
 def entry(node: str, seen_at: float, health: Health = Health.HEALTHY) -> ReportEntry:
     gpus = tuple(Gpu(i, f"GPU-{node}-{i}", f"0000:1{i}:00.0", "NVIDIA H100 80GB HBM3", "") for i in range(8))
-    return ReportEntry(node, "b", "a", 1, 1, seen_at, seen_at, 30.0, health, gpus, (), (JobRef("j", 1),), (), Versions())
+    return ReportEntry(
+        node, "b", "a", 1, 1, seen_at, seen_at, 30.0, health, gpus, (), (JobRef("j", 1),), (), Versions()
+    )
 
 
 def finding(check: str, code: str, **more: object) -> Finding:
