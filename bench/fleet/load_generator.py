@@ -57,20 +57,22 @@ class LoadResult(msgspec.Struct, frozen=True):
     lateness_ms: tuple[float, float, float]
 
 
-def run_load(
-    place: Path,
-    port: int,
-    nodes: int,
-    interval_s: float,
-    seconds: float,
-    join_s: float,
-    *,
-    heartbeats: bool = True,
-    at_once: bool = False,
-) -> LoadResult:
-    """Report from so many nodes for `seconds`; what was due in the first `join_s` does not count.
+class LoadShape(msgspec.Struct, frozen=True):
+    """So many nodes that report for `seconds`; what is due in the first `join_s` does not count.
 
     Without `heartbeats` every report is a whole one, as of an older healthd. `at_once`: all nodes connect at one moment.
+    """
+
+    nodes: int
+    interval_s: float
+    seconds: float
+    join_s: float
+    heartbeats: bool = True
+    at_once: bool = False
+
+
+def run_load(place: Path, port: int, shape: LoadShape) -> LoadResult:
+    """Run the generator.
 
     Raises:
         LoadError: no C compiler, or the generator failed.
@@ -80,10 +82,11 @@ def run_load(
     program, file = place / "load_generator", place / "requests"
     subprocess.run([compiler, "-O2", "-o", program, SOURCE], check=True)
     with file.open("wb") as out:
-        out.write(struct.pack("<I", nodes))
-        for number in range(nodes):
-            out.write(_encode_node(number, heartbeats=heartbeats))
-    numbers = (port, interval_s, seconds, join_s, 0.0 if at_once else interval_s)
+        out.write(struct.pack("<I", shape.nodes))
+        for number in range(shape.nodes):
+            out.write(_encode_node(number, heartbeats=shape.heartbeats))
+    spread_s = 0.0 if shape.at_once else shape.interval_s
+    numbers = (port, shape.interval_s, shape.seconds, shape.join_s, spread_s)
     done = subprocess.run([program, file, *map(str, numbers)], capture_output=True, text=True, check=False)
     if done.returncode:
         raise LoadError(done.stderr.strip())

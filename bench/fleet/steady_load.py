@@ -16,7 +16,7 @@ from pathlib import Path
 from bench.fleet import store
 from bench.fleet.__main__ import polls_allowed
 from bench.fleet.controller_replicas import CORE, Centre, free_ports
-from bench.fleet.load_generator import LoadError, LoadResult, run_load
+from bench.fleet.load_generator import LoadError, LoadResult, LoadShape, run_load
 from bench.fleet.options import JOIN_S, Options
 from bench.fleet.samples import Usage, read_process_usage
 
@@ -37,6 +37,9 @@ def main() -> None:
 
 def _measure(asked: argparse.Namespace, place: Path, url: str) -> list[str]:
     ports = free_ports(1)
+    interval_s = asked.seconds if asked.at_once else asked.interval  # then one report a node
+    join_s = 0.0 if asked.at_once else JOIN_S
+    shape = LoadShape(asked.nodes, interval_s, asked.seconds, join_s, not asked.whole, asked.at_once)
     store.prepare_database(
         url, Options(nodes=asked.nodes, seconds=asked.seconds, place=str(place), ports=ports, polls=0)
     )
@@ -45,28 +48,16 @@ def _measure(asked: argparse.Namespace, place: Path, url: str) -> list[str]:
         centre.start()
         process = centre.leader().process
         usage: list[Usage] = []
-        join_s = 0.0 if asked.at_once else JOIN_S
-        joined = threading.Timer(join_s, lambda: usage.append(read_process_usage(process)))
+        joined = threading.Timer(shape.join_s, lambda: usage.append(read_process_usage(process)))
         joined.start()
         try:
-            if asked.at_once:
-                asked.interval = asked.seconds  # one report a node
-            found = run_load(
-                place,
-                ports[0],
-                asked.nodes,
-                asked.interval,
-                asked.seconds,
-                join_s,
-                heartbeats=not asked.whole,
-                at_once=asked.at_once,
-            )
+            found = run_load(place, ports[0], shape)
         except LoadError as error:
             raise SystemExit(str(error)) from None
         usage.append(read_process_usage(process))
     finally:
         centre.stop()
-    return build_rows(asked.nodes, asked.interval, found, (usage[0], usage[-1]), asked.seconds - join_s)
+    return build_rows(asked.nodes, interval_s, found, (usage[0], usage[-1]), asked.seconds - join_s)
 
 
 def build_rows(

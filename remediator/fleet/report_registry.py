@@ -13,7 +13,14 @@ from msgspec.structs import replace
 from remediator.model.job_share import JobShare, build_job_shares, update_job_shares
 from remediator.model.journal_records import JobRef
 from vocabulary.health import Health
-from vocabulary.messages.heartbeat import Heartbeat, apply_heartbeat, fits_report, read_windows, strip_rank_progress
+from vocabulary.messages.heartbeat import (
+    Heartbeat,
+    apply_heartbeat,
+    fits_report,
+    pack_progress,
+    read_windows,
+    strip_rank_progress,
+)
 from vocabulary.messages.swap_messages import JobSwap
 from vocabulary.messages.wire import Gpu, RankStatus, Report, StepWindow, Versions
 
@@ -28,8 +35,8 @@ class ReportEntry(msgspec.Struct, frozen=True, gc=False):
 
     Plain data that the cycle collector need not traverse: a fleet has much of it.
 
-    Ranks are kept without step windows, which are most of a report and needed once: those are packed to a fifth of their
-    size. What a heartbeat changes in ranks is computed only for whoever needs it.
+    Ranks are kept without their progress and without step windows, which are most of a report: both are packed, and
+    unpacked only for whoever needs them.
     """
 
     node: str
@@ -42,7 +49,7 @@ class ReportEntry(msgspec.Struct, frozen=True, gc=False):
     ttl_s: float
     health: Health
     gpus: tuple[Gpu, ...]
-    reported_ranks: tuple[RankStatus, ...]  # as in the whole report; only their progress has changed since
+    reported_ranks: tuple[RankStatus, ...]  # as in the whole report, without progress
     jobs: tuple[JobRef, ...]
     superseded: tuple[str, ...]  # earlier agents of this node: their reports are old, whatever their clocks say
     versions: Versions
@@ -51,21 +58,24 @@ class ReportEntry(msgspec.Struct, frozen=True, gc=False):
     packed: tuple[bytes, ...] = ()  # the windows of each of `reported_ranks`; empty if it has none
     swaps: tuple[JobSwap, ...] = ()  # of jobs whose launcher runs there
     sections: int = 0  # median section times of all ranks together
+    progress: Heartbeat | None = None  # of the ranks in the whole report; None: `reported_ranks` have it
     heartbeats: tuple[Heartbeat, ...] = ()  # the newest ones, oldest first
+
+    @property
+    def _newest(self) -> Heartbeat | None:
+        return self.heartbeats[-1] if self.heartbeats else self.progress
 
     @property
     def ranks(self) -> tuple[RankStatus, ...]:
         """Its ranks now, without windows."""
-        return (
-            tuple(apply_heartbeat(self.reported_ranks, self.heartbeats[-1])) if self.heartbeats else self.reported_ranks
-        )
+        newest = self._newest
+        return self.reported_ranks if newest is None else tuple(apply_heartbeat(self.reported_ranks, newest))
 
     @property
     def shares(self) -> tuple[JobShare, ...]:
         """Its share of each of `jobs`, in order."""
-        if not self.heartbeats:
-            return self.reported_shares
-        return update_job_shares(self.reported_shares, self.heartbeats[-1])
+        newest = self._newest
+        return self.reported_shares if newest is None else update_job_shares(self.reported_shares, newest)
 
     def whole_ranks(self) -> tuple[RankStatus, ...]:
         """Return its ranks with the newest windows."""
@@ -115,7 +125,8 @@ class ReportRegistry:
         before = self._entries.get(report.node)
         if before is not None and _is_stale_report(before, report):
             return before, before
-        ranks = tuple([_drop_windows(rank) for rank in report.ranks])
+        progress = pack_progress(report)
+        ranks = tuple(map(_drop_windows, report.ranks)) if progress is None else strip_rank_progress(report.ranks)
         shares = build_job_shares(ranks)
         superseded = before.superseded if before else ()
         if before is not None and before.agent != report.agent:
@@ -139,6 +150,7 @@ class ReportRegistry:
             reported_shares=shares,
             packed=tuple([_pack_windows(rank.windows) for rank in report.ranks]),
             swaps=report.swaps,
+            progress=progress,
             sections=sum([len(rank.sections_median) for rank in ranks]),
         )
         self._entries[report.node] = entry
@@ -159,9 +171,6 @@ class ReportRegistry:
         if heartbeat.seq <= entry.seq:  # a repeated one
             return entry
         before = entry.heartbeats
-        if not before:  # from now on they bring the rest
-            ranks = strip_rank_progress(entry.reported_ranks)
-            entry = replace(entry, reported_ranks=ranks, reported_shares=build_job_shares(ranks))
         if before and not before[-1].windows:
             before = before[:-1]
         beats = (*before[1 - HEARTBEATS_KEPT :], heartbeat)

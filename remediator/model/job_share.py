@@ -37,7 +37,7 @@ class JobShare(msgspec.Struct, frozen=True, gc=False):
     """
 
     ref: JobRef
-    ranks: tuple[RankStatus, ...]  # as in the whole report; `progress_of` has what a heartbeat changed
+    ranks: tuple[RankStatus, ...]  # perhaps without their progress: `progress_of` has it
     places: tuple[int, ...]  # of these ranks in the report
     communication: tuple[int, ...]  # of their communication time among all section times of the report; -1: none
     stages: tuple[int, ...]

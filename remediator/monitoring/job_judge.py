@@ -21,7 +21,7 @@ from remediator.monitoring.ended_jobs import findings_of_ended_jobs
 from remediator.monitoring.job_monitor import JobMonitor, KnownFindings, NodeHeartbeats
 from remediator.monitoring.step_windows import NodeRankReport, is_possible_rank
 from vocabulary.finding import Finding
-from vocabulary.messages.heartbeat import Heartbeat, strip_rank_progress
+from vocabulary.messages.heartbeat import Heartbeat, apply_heartbeat, strip_rank_progress
 from vocabulary.messages.wire import RankStatus
 
 log = logging.getLogger(__name__)
@@ -35,7 +35,8 @@ SOURCES = (straggler_findings.SOURCE, hang_findings.SOURCE, sdc_findings.SOURCE)
 class NodeUpdate(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What a node has reported since the last input: a whole report (`ranks` is set), heartbeats, or both.
 
-    Times are UTC seconds; `packed` holds the step windows of each of `ranks`.
+    Times are UTC seconds; `packed` holds the step windows of each of `ranks`, `progress` their progress unless they have
+    it themselves.
     """
 
     node: str
@@ -45,6 +46,7 @@ class NodeUpdate(msgspec.Struct, frozen=True, array_like=True, gc=False):
     ranks: tuple[RankStatus, ...] | None
     packed: tuple[bytes, ...]
     heartbeats: tuple[Heartbeat, ...]
+    progress: Heartbeat | None = None
 
 
 class JudgeInput(msgspec.Struct, frozen=True, array_like=True):
@@ -168,7 +170,9 @@ class JobJudge:
         for ref in before.jobs if before is not None else ():
             if ref not in refs and ref in self.jobs:
                 self.jobs[ref].words.pop(update.node, None)
-        self._nodes[update.node] = _NodeReport(ranks, tuple(refs), update.seen_at, update.ttl_s)
+        self._nodes[update.node] = _NodeReport(
+            ranks, tuple(refs), update.seen_at, update.ttl_s, update.progress is not None
+        )
         return tuple(refs)
 
     def _note_heartbeats(self, update: NodeUpdate) -> _NodeReport | None:
@@ -186,7 +190,9 @@ class JobJudge:
         job = self.jobs.get(ref) or JobMonitor(ref)
         heard: list[NodeRankReport] = []
         for update in self._over(told):
-            ranks = update.ranks or ()
+            ranks: Sequence[RankStatus] = update.ranks or ()
+            if update.progress is not None:
+                ranks = apply_heartbeat(ranks, update.progress)
             if job.wants(update.node, update.seen_at):
                 heard.append(_rank_report(update, attach_windows(ranks, update.packed), ref))
             else:

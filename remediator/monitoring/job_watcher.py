@@ -237,4 +237,5 @@ def _node_update(entry: ReportEntry, before: _ReportMarker | None) -> NodeUpdate
         None if known else entry.reported_ranks,
         () if known else entry.packed,
         tuple([each for each in entry.heartbeats if each.seq > since]),
+        None if known else entry.progress,
     )

@@ -85,20 +85,30 @@ def build_heartbeat(base: Report, report: Report, received: Mapping[RankKey, Ste
     """
     if report.changes or report.telemetry is not msgspec.UNSET or not _stands_still(base, report):
         return None
+    new = [_windows_after(rank.windows, received.get(_key(rank))) for rank in report.ranks]
+    return _pack(report, base.seq, new)
+
+
+def pack_progress(report: Report) -> Heartbeat | None:
+    """Return what a whole report says of its ranks' progress, without windows; None if it has no place in the records."""
+    return _pack(report, report.seq, [()] * len(report.ranks))
+
+
+def _pack(report: Report, base: int, new: Sequence[Sequence[StepWindow]]) -> Heartbeat | None:
+    """Pack the progress of the ranks, with these windows of each."""
     places: dict[str, int] = {}
     ranks, sections, windows = bytearray(), bytearray(), bytearray()
     try:
-        for rank in report.ranks:
-            new = _windows_after(rank.windows, received.get(_key(rank)))
+        for rank, own in zip(report.ranks, new, strict=True):
             words = [places.setdefault(word, len(places)) for word in (rank.phase, rank.section, rank.stack)]
-            ranks += RANK.pack(rank.step, rank.at, rank.step_seconds, rank.step_median, *words, len(new))
+            ranks += RANK.pack(rank.step, rank.at, rank.step_seconds, rank.step_median, *words, len(own))
             sections += b"".join(map(SINGLE.pack, rank.sections_median.values()))
-            windows += b"".join(map(_pack_window, new))
+            windows += b"".join(map(_pack_window, own))
     except (struct.error, OverflowError, ValueError):  # a value that has no place in the record
         return None
     if len(places) > _WORDS_MAX:
         return None
-    sent = (report.agent, base.seq, report.seq, report.sent_at)
+    sent = (report.agent, base, report.seq, report.sent_at)
     return Heartbeat(HEARTBEAT_VERSION, *sent, tuple(places), bytes(ranks), bytes(sections), bytes(windows))
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.fleet.load_generator import LoadError, run_load
+from bench.fleet.load_generator import LoadError, LoadShape, run_load
 from vocabulary.messages.heartbeat import Heartbeat, apply_heartbeat, decode_heartbeat, read_windows
 from vocabulary.messages.wire import Report, decode_report
 
@@ -79,7 +79,7 @@ pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C co
 
 def test_reports_are_those_of_a_node_and_go_on(tmp_path: Path) -> None:
     with running() as server:
-        found = run_load(tmp_path, server.port, NODES, INTERVAL_S, 2.2, JOIN_S, heartbeats=False)
+        found = run_load(tmp_path, server.port, LoadShape(NODES, INTERVAL_S, 2.2, JOIN_S, heartbeats=False))
     assert found.answered >= NODES
     assert (found.refused, found.broken) == (0, 0)
     for name in {report.node for report in server.reports}:
@@ -92,7 +92,7 @@ def test_reports_are_those_of_a_node_and_go_on(tmp_path: Path) -> None:
 
 def test_after_its_first_report_a_node_sends_heartbeats(tmp_path: Path) -> None:
     with running() as server:
-        found = run_load(tmp_path, server.port, NODES, INTERVAL_S, 2.2, JOIN_S)
+        found = run_load(tmp_path, server.port, LoadShape(NODES, INTERVAL_S, 2.2, JOIN_S))
     assert found.answered >= NODES
     assert (found.refused, found.broken, found.whole) == (0, 0, 0)
     assert len(server.reports) == NODES
@@ -108,25 +108,25 @@ def test_after_its_first_report_a_node_sends_heartbeats(tmp_path: Path) -> None:
 def test_a_node_reports_again_where_its_report_is_unknown(tmp_path: Path) -> None:
     with running() as server:
         server.knows_heartbeats = False
-        found = run_load(tmp_path, server.port, NODES, INTERVAL_S, 2.2, JOIN_S)
+        found = run_load(tmp_path, server.port, LoadShape(NODES, INTERVAL_S, 2.2, JOIN_S))
     assert (found.refused, found.broken) == (0, 0)
     assert len(server.reports) > len(server.heartbeats) > 0
 
 
 def test_what_waits_for_a_slow_server_counts_from_when_it_was_due(tmp_path: Path) -> None:
     with running(delay_s=2 * INTERVAL_S) as server:
-        found = run_load(tmp_path, server.port, NODES, INTERVAL_S, 4.0, JOIN_S)
+        found = run_load(tmp_path, server.port, LoadShape(NODES, INTERVAL_S, 4.0, JOIN_S))
     assert found.latency_ms[2] > 1e3 * 3 * INTERVAL_S  # a report waits behind those before it
     assert found.waiting > 0
 
 
 def test_refused_reports_are_counted(tmp_path: Path) -> None:
     with running(status=503) as server:
-        found = run_load(tmp_path, server.port, NODES, INTERVAL_S, 2.2, JOIN_S)
+        found = run_load(tmp_path, server.port, LoadShape(NODES, INTERVAL_S, 2.2, JOIN_S))
     assert found.refused == found.answered > 0
 
 
 def test_without_a_compiler_it_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda _: None)
     with pytest.raises(LoadError, match="install one"):
-        run_load(tmp_path, 1, NODES, INTERVAL_S, 1.0, 0.0)
+        run_load(tmp_path, 1, LoadShape(NODES, INTERVAL_S, 1.0, 0.0))

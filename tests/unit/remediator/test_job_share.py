@@ -96,7 +96,13 @@ def test_a_jobs_picture_is_that_of_all_its_ranks(fleet: list[list[RankStatus]]) 
     report_registry = heard(fleet)
     for ref in newest(fleet):
         crew = [(e.node, share) for e in report_registry.entries() for share in e.shares if share.ref == ref]
-        told = [rank for _, share in crew for rank in share.ranks]
+        told = [
+            entry.ranks[place]
+            for entry in report_registry.entries()
+            for share in entry.shares
+            if share.ref == ref
+            for place in share.places
+        ]
         assert told == [
             rank
             for ranks in fleet

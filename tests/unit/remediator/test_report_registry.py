@@ -68,6 +68,7 @@ def test_a_fleets_entries_are_nothing_that_the_collector_of_cycles_walks_over() 
         entry.reported_ranks,
         entry.reported_ranks[0],
         entry.packed,
+        entry.progress,
         entry.gpus,
         entry.gpus[0],
         entry.jobs,
