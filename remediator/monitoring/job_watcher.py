@@ -38,7 +38,7 @@ UPDATES_TOGETHER = 256  # encoded in one piece: that must not delay requests
 
 
 class _ReportMarker(NamedTuple):
-    """Which report and heartbeat of a node were last read, and whether it has ranks.
+    """Which report and heartbeat of a node were last read.
 
     Not the report itself: a fleet's are large.
     """
@@ -46,7 +46,6 @@ class _ReportMarker(NamedTuple):
     agent: str
     base: int
     seq: int
-    has_ranks: bool
 
 
 class JobWatcher:
@@ -114,7 +113,7 @@ class JobWatcher:
         A judge that has gone is started again in the next pass, with all that is known now.
         """
         try:
-            self._start_processes()
+            self._start_processes(snapshot)
             changed, gone = self._changes.since_last(snapshot.findings)
             steps = [each.step for each in self._processes] or [self.judge.step]
             updates, faults = self._collect_updates(snapshot), Counter[str]()
@@ -131,11 +130,11 @@ class JobWatcher:
             faults.update(each.faults)
         return JudgeOutput(tuple([findings for each in found for findings in each.news]), dict(faults))
 
-    def _start_processes(self) -> None:
+    def _start_processes(self, snapshot: StateSnapshot) -> None:
         wanted = self._wanted
-        if wanted is None:
-            with_ranks = sum([each.has_ranks for each in self._seen.values()])
-            wanted = int(bool(self._processes) or with_ranks >= OWN_PROCESS_NODES)
+        if wanted is None:  # before any is judged here: a large fleet would leave its memory behind
+            found = (self._report_registry.get(name) for name in snapshot.nodes)
+            wanted = int(bool(self._processes) or _has_many_with_ranks(found))
         if wanted == len(self._processes):
             return
         self._forget_judged()
@@ -161,7 +160,7 @@ class JobWatcher:
             if entry is None or (before is not None and (before.agent, before.seq) == (entry.agent, entry.seq)):
                 continue
             yield _node_update(entry, before)
-            self._seen[name] = _ReportMarker(entry.agent, entry.base, entry.seq, bool(entry.reported_ranks))
+            self._seen[name] = _ReportMarker(entry.agent, entry.base, entry.seq)
 
     def _part(self, name: str, part: Callable[[], Sequence[Finding] | None]) -> Sequence[Finding]:
         try:
@@ -223,6 +222,11 @@ class JobWatcher:
                 self.poll_once()
             except Exception:
                 log.exception("the analysis across nodes failed")
+
+
+def _has_many_with_ranks(entries: Iterable[ReportEntry | None]) -> bool:
+    with_ranks = (entry for entry in entries if entry is not None and entry.reported_ranks)
+    return sum(1 for _ in islice(with_ranks, OWN_PROCESS_NODES)) >= OWN_PROCESS_NODES
 
 
 def _node_update(entry: ReportEntry, before: _ReportMarker | None) -> NodeUpdate:
