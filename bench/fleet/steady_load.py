@@ -1,6 +1,6 @@
 """What one remediator takes of reports without news, by a generator that does not delay what it measures.
 
-Usage: python -m bench.fleet.steady_load [--nodes N] [--seconds S] [--interval S] [--whole] [--at-once] [--store KIND]
+Usage: python -m bench.fleet.steady_load [--nodes N] [--seconds S] [--interval S] [--whole] [--at-once] [--burst N] [--store KIND]
 
 `--at-once` measures a reconnect storm instead: all nodes connect at one moment and report whole, once.
 """
@@ -16,6 +16,7 @@ from pathlib import Path
 from bench.fleet import store
 from bench.fleet.__main__ import polls_allowed
 from bench.fleet.controller_replicas import CORE, Centre, free_ports
+from bench.fleet.fault_burst import FaultBurst
 from bench.fleet.load_generator import LoadError, LoadResult, LoadShape, run_load
 from bench.fleet.options import JOIN_S, Options
 from bench.fleet.samples import Usage, read_process_usage
@@ -41,7 +42,7 @@ def _measure(asked: argparse.Namespace, place: Path, url: str) -> list[str]:
     join_s = 0.0 if asked.at_once else JOIN_S
     shape = LoadShape(asked.nodes, interval_s, asked.seconds, join_s, not asked.whole, asked.at_once)
     store.prepare_database(
-        url, Options(nodes=asked.nodes, seconds=asked.seconds, place=str(place), ports=ports, polls=0)
+        url, Options(nodes=asked.nodes + asked.burst, seconds=asked.seconds, place=str(place), ports=ports, polls=0)
     )
     centre = Centre(place, url, ports, None)
     try:
@@ -50,14 +51,19 @@ def _measure(asked: argparse.Namespace, place: Path, url: str) -> list[str]:
         usage: list[Usage] = []
         joined = threading.Timer(shape.join_s, lambda: usage.append(read_process_usage(process)))
         joined.start()
+        others = range(asked.nodes, asked.nodes + asked.burst)
+        burst = FaultBurst(ports[0], url, others, join_s + (asked.seconds - join_s) / 3)
+        burst.start()
         try:
             found = run_load(place, ports[0], shape)
         except LoadError as error:
             raise SystemExit(str(error)) from None
         usage.append(read_process_usage(process))
+        of_burst = burst.describe()
     finally:
         centre.stop()
-    return build_rows(asked.nodes, interval_s, found, (usage[0], usage[-1]), asked.seconds - join_s)
+    rows = build_rows(asked.nodes, interval_s, found, (usage[0], usage[-1]), asked.seconds - join_s)
+    return [*rows, *([of_burst] if of_burst else [])]
 
 
 def build_rows(
@@ -86,6 +92,7 @@ def _parse_arguments() -> argparse.Namespace:
     asks.add_argument("--seconds", type=float, default=120.0)
     asks.add_argument("--interval", type=float, default=10.0, help="seconds between two reports of a node")
     asks.add_argument("--whole", action="store_true", help="only whole reports, as of an older healthd")
+    asks.add_argument("--burst", type=int, default=0, help="so many other nodes break at one moment")
     asks.add_argument("--at-once", action="store_true", help="all nodes connect at one moment")
     asks.add_argument("--store", choices=store.KINDS, default="sqlite")
     return asks.parse_args()
