@@ -23,24 +23,25 @@ class FaultBurst:
 
     def __init__(self, port: int, url: str, nodes: range, at_s: float) -> None:
         self._port, self._url, self._nodes, self._at_s = port, url, nodes, at_s
-        self._took_s: list[float] = []
-        self._refused = 0
-        self._incidents, self._decided_s = 0, float("nan")
+        self.took_s: list[float] = []
+        self.decided_s = float("nan")
+        self._refused = self._incidents = 0
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), daemon=True)
 
     def start(self) -> None:
         """Begin."""
         self._thread.start()
 
-    def describe(self) -> str:
-        """Wait for the end; what was measured."""
+    def wait(self) -> None:
+        """Wait until all is decided: `took_s` until each fault was durable, `decided_s` until the last incident was."""
         self._thread.join(self._at_s + DECIDED_WITHIN_S)
-        if not self._nodes:
-            return ""
+
+    def describe(self) -> str:
+        """What was measured."""
         return (
-            f"{len(self._nodes)} faulty nodes at one moment: durable after {median(self._took_s):.2f} s in the median, "
-            f"{max(self._took_s):.2f} s at last; the last of {self._incidents} incidents "
-            f"decided after {self._decided_s:.2f} s; {self._refused} refused."
+            f"{len(self._nodes)} faulty nodes at one moment: durable after {median(self.took_s):.2f} s in the median, "
+            f"{max(self.took_s):.2f} s at last; the last of {self._incidents} incidents "
+            f"decided after {self.decided_s:.2f} s; {self._refused} refused."
         )
 
     async def _run(self) -> None:
@@ -59,14 +60,14 @@ class FaultBurst:
         broken_at = time.monotonic()
         await asyncio.gather(*(self._break(links[number], requests[number], broken_at) for number in self._nodes))
         self._incidents, decided_at = _wait_for_decisions(self._url)
-        self._decided_s = decided_at - broken_at
+        self.decided_s = decided_at - broken_at
         for link in links.values():
             link.close()
 
     async def _break(self, link: Link, request: bytes, begun: float) -> None:
         answer = await link.ask(request)
         self._refused += answer.status != 200
-        self._took_s.append(time.monotonic() - begun)
+        self.took_s.append(time.monotonic() - begun)
 
     def _request(self, number: int, body: bytes) -> bytes:
         name = node_name(number)

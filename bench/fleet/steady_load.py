@@ -12,6 +12,7 @@ import os
 import tempfile
 import threading
 from pathlib import Path
+from typing import NamedTuple
 
 from bench.fleet import store
 from bench.fleet.__main__ import polls_allowed
@@ -22,68 +23,89 @@ from bench.fleet.options import JOIN_S, Options
 from bench.fleet.samples import Usage, read_process_usage
 
 
+class MeasuredLoad(NamedTuple):
+    """`cpu_us` is processor time a report, of all processes of the controller; `burst` is None without one."""
+
+    shape: LoadShape
+    found: LoadResult
+    cpu_us: float
+    mib: float
+    burst: FaultBurst | None
+
+
 def main() -> None:
     """Measure, print a table."""
     asked = _parse_arguments()
-    polls_allowed(asked.nodes, 0)  # raises the limit of open files
+    interval_s = asked.seconds if asked.at_once else asked.interval  # then one report a node
+    join_s = 0.0 if asked.at_once else JOIN_S
+    shape = LoadShape(asked.nodes, interval_s, asked.seconds, join_s, not asked.whole, asked.at_once)
+    print("\n".join(build_rows(measure_load(shape, asked.store, asked.burst))))
+    print(f"\nLoad average after: {os.getloadavg()[0]:.1f}; {os.cpu_count()} cores.")
+
+
+def measure_load(shape: LoadShape, kind: str = "sqlite", burst: int = 0) -> MeasuredLoad:
+    """Load a controller of its own, which gets a core of its own.
+
+    Args:
+        shape: the steady load.
+        kind: of store.
+        burst: so many other nodes break at one moment.
+    """
+    polls_allowed(shape.nodes, 0)  # raises the limit of open files
     if (os.cpu_count() or 1) > 1:
         os.sched_setaffinity(0, set(range(os.cpu_count() or 1)) - {CORE})
     with (
         tempfile.TemporaryDirectory(prefix="gh-load-", ignore_cleanup_errors=True) as place,
-        store.run_database(asked.store, Path(place)) as url,
+        store.run_database(kind, Path(place)) as url,
     ):
-        print("\n".join(_measure(asked, Path(place), url)))
-    print(f"\nLoad average after: {os.getloadavg()[0]:.1f}; {os.cpu_count()} cores.")
+        return _measure(shape, burst, Path(place), url)
 
 
-def _measure(asked: argparse.Namespace, place: Path, url: str) -> list[str]:
+def _measure(shape: LoadShape, burst: int, place: Path, url: str) -> MeasuredLoad:
     ports = free_ports(1)
-    interval_s = asked.seconds if asked.at_once else asked.interval  # then one report a node
-    join_s = 0.0 if asked.at_once else JOIN_S
-    shape = LoadShape(asked.nodes, interval_s, asked.seconds, join_s, not asked.whole, asked.at_once)
-    store.prepare_database(
-        url, Options(nodes=asked.nodes + asked.burst, seconds=asked.seconds, place=str(place), ports=ports, polls=0)
-    )
+    everybody = Options(nodes=shape.nodes + burst, seconds=shape.seconds, place=str(place), ports=ports, polls=0)
+    store.prepare_database(url, everybody)
     centre = Centre(place, url, ports, None)
+    others = FaultBurst(ports[0], url, range(shape.nodes, shape.nodes + burst), (2 * shape.join_s + shape.seconds) / 3)
+    usage: list[Usage] = []
     try:
         centre.start()
         process = centre.leader().process
-        usage: list[Usage] = []
-        joined = threading.Timer(shape.join_s, lambda: usage.append(read_process_usage(process)))
-        joined.start()
-        others = range(asked.nodes, asked.nodes + asked.burst)
-        burst = FaultBurst(ports[0], url, others, join_s + (asked.seconds - join_s) / 3)
-        burst.start()
+        threading.Timer(shape.join_s, lambda: usage.append(read_process_usage(process))).start()
+        if burst:
+            others.start()
         try:
             found = run_load(place, ports[0], shape)
         except LoadError as error:
             raise SystemExit(str(error)) from None
         usage.append(read_process_usage(process))
-        of_burst = burst.describe()
+        if burst:
+            others.wait()
     finally:
         centre.stop()
-    rows = build_rows(asked.nodes, interval_s, found, (usage[0], usage[-1]), asked.seconds - join_s)
-    return [*rows, *([of_burst] if of_burst else [])]
+    reports = shape.nodes / shape.interval_s * (shape.seconds - shape.join_s)
+    cpu_us = (usage[-1].cpu_s - usage[0].cpu_s) * 1e6 / reports
+    return MeasuredLoad(shape, found, cpu_us, usage[-1].mib, others if burst else None)
 
 
-def build_rows(
-    nodes: int, interval_s: float, found: LoadResult, usage: tuple[Usage, Usage], counted_s: float
-) -> list[str]:
-    """A Markdown table. `usage`: when the fleet had joined, and at the end."""
-    cpu_us = (usage[1].cpu_s - usage[0].cpu_s) * 1e6 / (nodes / interval_s * counted_s)
-    return [
-        f"| {nodes} nodes, a report every {interval_s:g} s | median | 99 % | worst |",
+def build_rows(measured: MeasuredLoad) -> list[str]:
+    """A Markdown table and what it leaves out."""
+    shape, found = measured.shape, measured.found
+    wanted, counted_s = shape.nodes / shape.interval_s, shape.seconds - shape.join_s
+    rows = [
+        f"| {shape.nodes} nodes, a report every {shape.interval_s:g} s | median | 99 % | worst |",
         "|---|---|---|---|",
         "| latency from the due time, ms | " + " | ".join(f"{value:.1f}" for value in found.latency_ms) + " |",
         "| the generator's own lateness, ms | " + " | ".join(f"{value:.1f}" for value in found.lateness_ms) + " |",
         "",
         (
-            f"{found.answered / counted_s:.0f} of {nodes / interval_s:.0f} reports a second answered, "
+            f"{found.answered / counted_s:.0f} of {wanted:.0f} reports a second answered, "
             f"{100 * found.whole / max(1, found.sent):.1f} % of them whole reports; {found.refused} refused, "
-            f"{found.broken} lost with their connection, {found.waiting} waiting at the end. Processor a report: {cpu_us:.0f} us; "
-            f"memory {usage[1].mib:.0f} MiB."
+            f"{found.broken} lost with their connection, {found.waiting} waiting at the end. "
+            f"Processor a report: {measured.cpu_us:.0f} us; memory {measured.mib:.0f} MiB."
         ),
     ]
+    return rows if measured.burst is None else [*rows, measured.burst.describe()]
 
 
 def _parse_arguments() -> argparse.Namespace:
