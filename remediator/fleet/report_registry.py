@@ -84,10 +84,6 @@ class ReportEntry(msgspec.Struct, frozen=True, gc=False):
             windows = [join_windows(*each) for each in zip(windows, read_windows(heartbeat), strict=True)]
         return tuple([replace(rank, windows=w) if w else rank for rank, w in zip(self.ranks, windows, strict=True)])
 
-    def bare_ranks_of(self, ref: JobRef) -> list[RankStatus]:
-        """Return the ranks of one attempt of a job, without windows."""
-        return [rank for rank in self.ranks if rank.attempt == ref.attempt and rank.job == ref.job]
-
     def ranks_of(self, ref: JobRef) -> list[RankStatus]:
         """Return the ranks of one attempt of a job, with the newest windows."""
         return [rank for rank in self.whole_ranks() if rank.attempt == ref.attempt and rank.job == ref.job]
@@ -210,7 +206,9 @@ def unpack_windows(packed: bytes) -> tuple[StepWindow, ...]:
 
 def attach_windows(ranks: Sequence[RankStatus], packed: Sequence[bytes]) -> list[RankStatus]:
     """Return the ranks of a whole report with their windows, as reported."""
-    return [replace(rank, windows=_unpacked(own)) if own else rank for rank, own in zip(ranks, packed, strict=True)]
+    return [
+        replace(rank, windows=unpack_windows(own)) if own else rank for rank, own in zip(ranks, packed, strict=True)
+    ]
 
 
 def join_windows(known: tuple[StepWindow, ...], new: tuple[StepWindow, ...]) -> tuple[StepWindow, ...]:

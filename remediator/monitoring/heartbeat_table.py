@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from vocabulary.messages.heartbeat import RANK, WINDOW, Heartbeat
+from vocabulary.messages.heartbeat import EXPONENT_MAX, RANK, WINDOW, Heartbeat
 
 Ints = npt.NDArray[np.int64]
 Doubles = npt.NDArray[np.float64]
@@ -22,7 +22,6 @@ _RANK = np.dtype(
     [("step", "<i8"), ("at", "<f8"), ("times", "<f8", 2), ("words", "u1", 3), ("windows", "u1")]
 )  # as `RANK`
 _WINDOW = np.dtype([("number", "<u4"), ("steps", "<u2"), ("exponent", "u1"), ("zero", "u1"), ("values", "<f4", 6)])
-_EXPONENT_MAX = 20
 assert (_RANK.itemsize, _WINDOW.itemsize) == (RANK.size, WINDOW.size)  # noqa: S101 - two descriptions of one record
 
 
@@ -91,7 +90,7 @@ def read_heartbeats(told: Sequence[RankHeartbeat]) -> HeartbeatTable:
     """Read the heartbeats of a job's nodes, one of each node, all their ranks being of this job."""
     ranks = np.frombuffer(b"".join([each.heartbeat.ranks for each in told]), _RANK)
     cells = np.frombuffer(b"".join([each.heartbeat.windows for each in told]), _WINDOW)
-    size = np.left_shift(np.int64(1), np.minimum(cells["exponent"], _EXPONENT_MAX).astype(np.int64))
+    size = np.left_shift(np.int64(1), np.minimum(cells["exponent"], EXPONENT_MAX).astype(np.int64))
     steps, values = cells["steps"].astype(np.int64), cells["values"].astype(np.float64)
     with np.errstate(invalid="ignore"):
         fine = np.isnan(values) | ((values >= 0) & (values < MEASURED_MAX))

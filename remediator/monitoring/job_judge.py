@@ -95,6 +95,25 @@ def bounded_job_refs(ranks: Sequence[RankStatus]) -> tuple[JobRef, ...]:
     return tuple([JobRef(*key) for key in found])
 
 
+class FaultCounter:
+    """Counts internal errors by part, so that a failing part stops no other; each is logged when it begins."""
+
+    def __init__(self, parts: Iterable[str] = ()) -> None:
+        self.faults: Counter[str] = Counter(dict.fromkeys(parts, 0))
+        self.failing: set[str] = set()  # parts that failed in the last pass
+
+    def run(self, name: str, part: Callable[[], Sequence[Finding] | None]) -> Sequence[Finding]:
+        """Return what the part finds; nothing if it fails."""
+        try:
+            return part() or ()
+        except Exception:
+            if name not in self.failing:
+                log.exception("the analysis of %s across nodes failed; please report it", name)
+                self.failing.add(name)
+            self.faults[name] += 1
+            return ()
+
+
 class JobJudge:
     """The jobs of one shard. A failing judgement stops no other."""
 
@@ -106,29 +125,28 @@ class JobJudge:
         self._nodes: dict[str, _NodeReport] = {}
         self._findings: dict[str, Finding] = {}
         self._known: KnownFindings | None = None
-        self._faults: Counter[str] = Counter()
-        self._failing: set[str] = set()  # parts that failed in the last pass
+        self._counter = FaultCounter()
         self._now = 0.0
 
     def step(self, told: JudgeInput) -> JudgeOutput:
         """Take in what is new, and judge every job."""
         self._now = told.now
-        self._faults = Counter()
+        self._counter.faults.clear()
         self._note_findings(told)
         self._hear(told.updates)
         if told.more:
-            return JudgeOutput(faults=dict(self._faults))
+            return JudgeOutput(faults=dict(self._counter.faults))
         known = self._known = self._known or KnownFindings(self._findings.values())
         news: list[Sequence[Finding]] = []
         for job in self._over(self.jobs.values()):
-            self._part(JOBS, partial(job.read_waiting, told.now))
-            news += [self._part(JOBS, judge) for judge in job.judgements(known, self._has_reported, told.now)]
+            self._counter.run(JOBS, partial(job.read_waiting, told.now))
+            news += [self._counter.run(JOBS, judge) for judge in job.judgements(known, self._has_reported, told.now)]
         over = [ref for ref, job in self._over(self.jobs.items()) if not job.lives(told.now)]
         for ref in over:
             del self.jobs[ref]
-        news.append(self._part(ENDED, lambda: self._ended(known, over, heard_all=told.heard_all)))
-        self._failing &= self._faults.keys()
-        return JudgeOutput(tuple([tuple(each) for each in news if each]), dict(self._faults))
+        news.append(self._counter.run(ENDED, lambda: self._ended(known, over, heard_all=told.heard_all)))
+        self._counter.failing &= self._counter.faults.keys()
+        return JudgeOutput(tuple([tuple(each) for each in news if each]), dict(self._counter.faults))
 
     def _note_findings(self, told: JudgeInput) -> None:
         if told.findings or told.gone:
@@ -161,7 +179,7 @@ class JobJudge:
         for ref, beats in self._over(beating.items()):
             job = self.jobs.get(ref)
             if job is not None:
-                self._part(JOBS, partial(job.beat, beats))
+                self._counter.run(JOBS, partial(job.beat, beats))
 
     def _note_report(self, update: NodeUpdate, ranks: tuple[RankStatus, ...]) -> tuple[JobRef, ...]:
         """Note a whole report; return its jobs in this shard."""
@@ -199,7 +217,7 @@ class JobJudge:
                 job.note(_rank_report(update, ranks, ref))
         if ref in self.jobs or any(rank.alive for word in heard for rank in word.ranks):
             self.jobs[ref] = job
-            self._part(JOBS, partial(job.take, heard))
+            self._counter.run(JOBS, partial(job.take, heard))
 
     def _has_reported(self, node: str) -> bool:
         known = self._nodes.get(node)
@@ -210,16 +228,6 @@ class JobJudge:
         gone = {detector_origin(source, ref) for ref in over for source in SOURCES}
         origins = [origin for origin in known.of_origin if origin not in living and (heard_all or origin in gone)]
         return findings_of_ended_jobs((each for origin in origins for each in known.of_origin[origin]), self._now)
-
-    def _part(self, name: str, part: Callable[[], Sequence[Finding] | None]) -> Sequence[Finding]:
-        try:
-            return part() or ()
-        except Exception:
-            if name not in self._failing:
-                log.exception("the analysis of %s across nodes failed; please report it", name)
-                self._failing.add(name)
-            self._faults[name] += 1
-            return ()
 
 
 def _without_rests(items: Iterable[T]) -> Iterable[T]:

@@ -6,7 +6,7 @@ import logging
 import queue
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYetWritten
 from itertools import islice
@@ -18,7 +18,16 @@ from remediator.fleet.report_registry import ReportEntry, ReportRegistry
 from remediator.model.pipeline_inputs import VerdictsReached
 from remediator.monitoring import gpu_count_comparison
 from remediator.monitoring.detector_findings import select_finding_changes as what_is_news
-from remediator.monitoring.job_judge import ENDED, JOBS, FindingChanges, JobJudge, JudgeInput, JudgeOutput, NodeUpdate
+from remediator.monitoring.job_judge import (
+    ENDED,
+    JOBS,
+    FaultCounter,
+    FindingChanges,
+    JobJudge,
+    JudgeInput,
+    JudgeOutput,
+    NodeUpdate,
+)
 from remediator.monitoring.judge_process import JudgeGoneError, JudgeProcess
 from remediator.monitoring.lemon_monitor import LemonMonitor
 from remediator.store.database import StoreError
@@ -73,8 +82,8 @@ class JobWatcher:
         self._wanted = processes
         self._seen: dict[str, _ReportMarker] = {}
         self._changes = FindingChanges()
-        self.faults: Counter[str] = Counter(dict.fromkeys(PARTS, 0))  # internal errors in this term, by part
-        self._failing: set[str] = set()  # parts that failed in the last pass
+        self._counter = FaultCounter(PARTS)
+        self.faults = self._counter.faults  # internal errors in this term, by part
         self._begun_at = clock.wall()
         self._gpu_counts_due = 0.0
         self._stopping = threading.Event()
@@ -101,11 +110,11 @@ class JobWatcher:
         faults_before = self.faults.copy()
         judged = self._judge(snapshot, now)
         self.faults.update(judged.faults)
-        news: list[Sequence[Finding]] = [*judged.news, self._part(GPUS, lambda: self._gpu_counts(snapshot, now))]
+        news: list[Sequence[Finding]] = [*judged.news, self._counter.run(GPUS, lambda: self._gpu_counts(snapshot, now))]
         self._tell(news, now)
-        if self._tell([self._part(PAST, lambda: self._past(snapshot, now))], now):
+        if self._tell([self._counter.run(PAST, lambda: self._past(snapshot, now))], now):
             self._past.written(now)
-        self._failing = {part for part in PARTS if self.faults[part] > faults_before[part]}
+        self._counter.failing = {part for part in PARTS if self.faults[part] > faults_before[part]}
 
     def _judge(self, snapshot: StateSnapshot, now: float) -> JudgeOutput:
         """Pass on what is new, in pieces, and return what all judges conclude.
@@ -161,16 +170,6 @@ class JobWatcher:
                 continue
             yield _node_update(entry, before)
             self._seen[name] = _ReportMarker(entry.agent, entry.base, entry.seq)
-
-    def _part(self, name: str, part: Callable[[], Sequence[Finding] | None]) -> Sequence[Finding]:
-        try:
-            return part() or ()
-        except Exception:
-            if name not in self._failing:
-                log.exception("the analysis of %s across nodes failed; please report it", name)
-                self._failing.add(name)
-            self.faults[name] += 1
-            return ()
 
     def _has_reported(self, node: str) -> bool:
         entry = self._report_registry.get(node)

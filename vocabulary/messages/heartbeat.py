@@ -35,7 +35,7 @@ SINGLE = struct.Struct("<f")
 _RANK_BYTES = RANK.size
 _PHASE, _SECTION, _STACK, _WINDOWS = range(32, 36)  # bytes of a rank's record
 _WORDS_MAX = 64
-_EXPONENT_MAX = 20  # a window of a million steps; the largest `first` is then below 2**52
+EXPONENT_MAX = 20  # a window of a million steps; the largest `first` is then below 2**52
 
 RankKey = tuple[str, int, int, int]  # job, attempt, rank, pid
 _key = attrgetter("job", "attempt", "rank", "pid")
@@ -239,7 +239,7 @@ def _windows_after(windows: tuple[StepWindow, ...], last: StepWindow | None) -> 
 
 def _pack_window(window: StepWindow) -> bytes:
     number, rest = divmod(window.first, window.size)
-    if rest or window.size.bit_count() != 1 or window.size > 1 << _EXPONENT_MAX:
+    if rest or window.size.bit_count() != 1 or window.size > 1 << EXPONENT_MAX:
         raise ValueError("a window whose size is no power of two, or that does not begin at a multiple of it")
     values = [math.nan if value is None else value for value in _values(window)]
     return WINDOW.pack(number, window.steps, window.size.bit_length() - 1, *values)
@@ -247,7 +247,7 @@ def _pack_window(window: StepWindow) -> bytes:
 
 def _unpack_window(told: tuple[int, int, int, float, float, float, float, float, float]) -> StepWindow:
     number, steps, exponent, whole, *parts = told
-    size = 1 << min(exponent, _EXPONENT_MAX)
+    size = 1 << min(exponent, EXPONENT_MAX)
     values = [round(value, DECIMALS) if math.isfinite(value) else None for value in parts]
     return StepWindow(number * size, size, steps, round(finite(whole), DECIMALS), *values)
 
